@@ -1,0 +1,45 @@
+"""The files a user writes, as validated models."""
+
+from qpipe.config._load import Config, load_config, load_yaml
+from qpipe.config._release import (
+    Bench,
+    CalibrationUse,
+    Evaluation,
+    Fallback,
+    Fidelity,
+    Gate,
+    ModelSource,
+    Release,
+    Sensitivity,
+    Serve,
+    Tracking,
+    Variant,
+)
+from qpipe.config._scheme import Arithmetic, QuantArgs, Scheme, Step
+from qpipe.config._suite import BusinessSuite, PublicSuite, PublicTask, Suite
+
+__all__ = [
+    "Arithmetic",
+    "Bench",
+    "BusinessSuite",
+    "CalibrationUse",
+    "Config",
+    "Evaluation",
+    "Fallback",
+    "Fidelity",
+    "Gate",
+    "ModelSource",
+    "PublicSuite",
+    "PublicTask",
+    "QuantArgs",
+    "Release",
+    "Scheme",
+    "Sensitivity",
+    "Serve",
+    "Step",
+    "Suite",
+    "Tracking",
+    "Variant",
+    "load_config",
+    "load_yaml",
+]

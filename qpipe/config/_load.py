@@ -1,0 +1,232 @@
+"""Reads every file a release names and reports all faults at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+
+import yaml
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from qpipe.config._release import Release
+from qpipe.config._scheme import Scheme
+from qpipe.config._suite import Suite
+from qpipe.errors import ConfigError, Fault
+from qpipe.paths import Workspace
+
+__all__ = ["Config", "load_config", "load_yaml"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Config:
+    """A release and the scheme and suite files it names."""
+
+    workspace: Workspace
+    release: Release
+    schemes: Mapping[str, Scheme]
+    suites: Mapping[str, Suite]
+    suite_files: Mapping[str, Path]
+
+    def scheme_of(self, variant: str) -> Scheme | None:
+        """The scheme that made a variant's checkpoint; ``None`` for the baseline."""
+        source = self.release.source_of(variant)
+        return None if source is None else self.schemes[source.scheme]
+
+
+def load_config(workspace: Workspace) -> Config:
+    """Read ``configs/release.yaml`` and all it names.
+
+    Raises:
+        ConfigError: with every fault of every file.
+    """
+    faults: list[Fault] = []
+    release = _read(workspace.release, workspace.root, TypeAdapter(Release), faults)
+    if release is None:
+        # The names are still worth checking, so that one run shows every fault.
+        raw = _raw(workspace.release)
+        scheme_names = [
+            (f"variants.{name}.scheme", str(entry["scheme"]))
+            for name, entry in _mapping(raw.get("variants")).items()
+            if isinstance(entry, dict) and "scheme" in entry
+        ]
+        suites = _mapping(raw.get("evaluation")).get("suites")
+        suite_names = [str(name) for name in suites] if isinstance(suites, list) else []
+        paths = [
+            (f"{section}.{key}", _mapping(raw.get(section)).get(key))
+            for section, key in (("calibration", "mix"), ("fidelity", "texts"))
+        ]
+        files = [(key, path) for key, path in paths if isinstance(path, str)]
+    else:
+        scheme_names = [(f"variants.{k}.scheme", v.scheme) for k, v in release.variants.items()]
+        suite_names = list(release.evaluation.suites)
+        files = [("calibration.mix", release.calibration.mix)]
+        files += [
+            (f"variants.{name}.calibration.mix", variant.calibration.mix)
+            for name, variant in release.variants.items()
+            if variant.calibration
+        ]
+        files += [("fidelity.texts", release.fidelity.texts)]
+        if release.evaluation.data_dir:
+            files += [("evaluation.data_dir", release.evaluation.data_dir)]
+
+    release_file = _relative(workspace.release, workspace.root)
+    for key, path in files:
+        if not (workspace.root / path).exists():
+            faults.append(Fault(release_file, key, f"{path} does not exist", "correct the path"))
+    schemes = _schemes(workspace, release_file, scheme_names, faults)
+    suite_models, suite_files = _suites(workspace, release_file, suite_names, faults)
+    if release is None or faults:
+        raise ConfigError(faults)
+    return Config(workspace, release, schemes, suite_models, suite_files)
+
+
+def load_yaml(path: Path, root: Path, model: type[T]) -> T:
+    """Read one YAML file as ``model``.
+
+    Raises:
+        ConfigError: with every fault of the file.
+    """
+    faults: list[Fault] = []
+    value = _read(path, root, TypeAdapter(model), faults)
+    if value is None:
+        raise ConfigError(faults)
+    return value
+
+
+def _schemes(
+    workspace: Workspace, release_file: str, names: list[tuple[str, str]], faults: list[Fault]
+) -> dict[str, Scheme]:
+    folder = workspace.root / "configs" / "schemes"
+    known = sorted(path.stem for path in folder.glob("*.yaml"))
+    schemes: dict[str, Scheme] = {}
+    for key, name in names:
+        if name in schemes:
+            continue
+        path = folder / f"{name}.yaml"
+        if not path.exists():
+            near = get_close_matches(name, known, n=1)
+            mend = f"did you mean '{near[0]}'?" if near else f"one of: {', '.join(known)}"
+            faults.append(Fault(release_file, key, f"there is no scheme '{name}'", mend))
+            continue
+        scheme = _read(path, workspace.root, TypeAdapter(Scheme), faults)
+        if scheme is not None:
+            schemes[name] = scheme
+    return schemes
+
+
+def _suites(
+    workspace: Workspace, release_file: str, names: list[str], faults: list[Fault]
+) -> tuple[dict[str, Suite], dict[str, Path]]:
+    suites: dict[str, Suite] = {}
+    files: dict[str, Path] = {}
+    known = {
+        path.stem: path
+        for kind in ("business", "public")
+        for path in sorted((workspace.root / "evalsets" / kind).glob("*.yaml"))
+    }
+    for index, name in enumerate(names):
+        key = f"evaluation.suites.{index}"
+        if name not in known:
+            mend = f"one of: {', '.join(sorted(known))}"
+            faults.append(Fault(release_file, key, f"there is no suite '{name}'", mend))
+            continue
+        adapter: TypeAdapter[Suite] = TypeAdapter(Suite)
+        suite = _read(known[name], workspace.root, adapter, faults)
+        if suite is None:
+            continue
+        suites[name] = suite
+        files[name] = known[name]
+        if suite.kind == "business":
+            for category, file in suite.files.items():
+                if not (known[name].parent / file).exists():
+                    where = _relative(known[name], workspace.root)
+                    message = f"{file} does not exist"
+                    faults.append(Fault(where, f"files.{category}", message, "correct the path"))
+    return suites, files
+
+
+def _read(path: Path, root: Path, adapter: TypeAdapter[T], faults: list[Fault]) -> T | None:
+    where = _relative(path, root)
+    try:
+        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        mend = "run from the folder that holds configs/, or create the file"
+        faults.append(Fault(where, "-", "the file does not exist", mend))
+        return None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        faults.append(Fault(where, "-", f"not YAML: {error}", "correct the syntax"))
+        return None
+    try:
+        return adapter.validate_python(raw)
+    except ValidationError as error:
+        faults.extend(_fault(where, detail, adapter) for detail in error.errors())
+        return None
+
+
+def _fault(where: str, detail: Any, adapter: TypeAdapter[Any]) -> Fault:
+    location = [str(part) for part in detail["loc"] if part not in ("business", "public", "[key]")]
+    key = ".".join(location) or "-"
+    kind, message = detail["type"], detail["msg"].removeprefix("Value error, ")
+    if kind == "extra_forbidden":
+        siblings = _siblings(adapter, location[:-1])
+        near = get_close_matches(location[-1], siblings, n=1, cutoff=0.5)
+        mend = f"did you mean '{near[0]}'?" if near else f"remove it; known: {', '.join(siblings)}"
+        return Fault(where, key, "unknown key", mend)
+    if kind == "missing":
+        return Fault(where, key, "required key is missing", f"add '{location[-1]}'")
+    mend = f"the value is {detail['input']!r}" if _is_scalar(detail["input"]) else "see the message"
+    return Fault(where, key, message, f"{mend}; give a value that fits")
+
+
+def _siblings(adapter: TypeAdapter[Any], path: list[str]) -> list[str]:
+    """Known keys beside an unknown one, found by walking the model's annotations."""
+    options: list[Any] = [adapter._type]
+    for part in path:
+        options = [inner for option in options for inner in _step(option, part)]
+    return sorted({name for model in _models(options) for name in model.model_fields})
+
+
+def _step(option: Any, part: str) -> list[Any]:
+    inner: list[Any] = []
+    for model in _models([option]):
+        if part in model.model_fields:
+            inner.append(model.model_fields[part].annotation)
+    if not inner:  # a mapping's or list's values
+        inner = [
+            arg for candidate in [option, *get_args(option)] for arg in get_args(candidate)[-1:]
+        ]
+    return inner
+
+
+def _models(options: list[Any]) -> list[type[BaseModel]]:
+    found: list[type[BaseModel]] = []
+    for option in options:
+        if isinstance(option, type) and issubclass(option, BaseModel):
+            found.append(option)
+        else:
+            found.extend(_models([a for a in get_args(option) if a is not type(None)]))
+    return found
+
+
+def _raw(path: Path) -> dict[str, Any]:
+    try:
+        return _mapping(yaml.safe_load(path.read_text(encoding="utf-8")))
+    except (OSError, yaml.YAMLError, UnicodeDecodeError):
+        return {}
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _is_scalar(value: Any) -> bool:
+    return isinstance(value, str | int | float | bool)
+
+
+def _relative(path: Path, root: Path) -> str:
+    return path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)

@@ -1,0 +1,274 @@
+"""``configs/release.yaml``: one model release. DVC reads the same file as its parameters."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from qpipe.config._base import Model, Name
+
+__all__ = [
+    "Bench",
+    "CalibrationUse",
+    "Evaluation",
+    "Fallback",
+    "Fidelity",
+    "Gate",
+    "ModelSource",
+    "Release",
+    "Sensitivity",
+    "Serve",
+    "Tracking",
+    "Variant",
+]
+
+BASELINE = "bf16"
+
+Positive = Annotated[int, Field(gt=0)]
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class ModelSource(Model):
+    """Where the unquantized model comes from."""
+
+    source: str
+    """``package:DIST==VERSION/FILE.gguf``, ``hub:ORG/NAME@REVISION`` or ``path:FOLDER``."""
+    trust_remote_code: bool = False
+    """Run Python code that the model's repository carries."""
+
+    @field_validator("source")
+    @classmethod
+    def _known_kind(cls, value: str) -> str:
+        kind, _, rest = value.partition(":")
+        if kind not in ("package", "hub", "path") or not rest:
+            raise ValueError("a source is package:DIST==VERSION/FILE, hub:ORG/NAME@REV or path:DIR")
+        if kind == "hub" and "@" not in rest:
+            raise ValueError("a hub source names its revision: hub:ORG/NAME@REVISION")
+        if kind == "package" and ("==" not in rest or "/" not in rest):
+            raise ValueError("a package source pins version and file: package:DIST==VERSION/FILE")
+        return value
+
+
+class CalibrationUse(Model):
+    """The calibration set and its size."""
+
+    mix: str = "calib/mix.yaml"
+    """Path of the mix file."""
+    samples: Positive = 128
+    """Rows."""
+    tokens: Positive = 512
+    """Exact length of each row in tokens."""
+    seed: int = 0
+    """Seed of the draw."""
+
+
+class Serve(Model):
+    """How the engine is started. A variant's entries override the release's."""
+
+    dtype: Literal["bfloat16", "float16", "auto"] | None = None
+    """Type of unquantized weights and activations."""
+    max_model_len: Positive | None = None
+    """Context window in tokens."""
+    max_num_seqs: Positive | None = None
+    """Most sequences in one batch."""
+    kv_cache_dtype: str | None = None
+    """KV cache type as the engine names it (``auto``, ``fp8``)."""
+    kv_cache_gib: float | None = Field(default=None, gt=0)
+    """CPU engine: memory given to the KV cache, GiB."""
+    gpu_memory_utilization: float | None = Field(default=None, gt=0, le=1)
+    """CUDA engine: share of device memory the engine may take."""
+    tensor_parallel_size: Positive | None = None
+    """Devices one replica spans."""
+    enforce_eager: bool | None = None
+    """No graph capture and no compilation: starts faster, may run slower."""
+    prefix_caching: bool | None = None
+    """Reuse KV blocks of equal prefixes."""
+    start_timeout_s: Positive | None = None
+    """Limit for the engine to become healthy, seconds."""
+    port: Annotated[int, Field(ge=1024, le=65535)] | None = None
+    """Fixed loopback port; a free one is chosen when absent."""
+    args: dict[str, str | int | float | bool] = Field(default_factory=dict)
+    """More engine flags, without the leading dashes; ``true`` gives a bare flag."""
+    env: dict[str, str] = Field(default_factory=dict)
+    """Environment variables of the engine."""
+
+    def over(self, base: Serve) -> Serve:
+        """These settings on top of ``base``."""
+        mine = self.model_dump(exclude_none=True)
+        merged: dict[str, Any] = {**base.model_dump(exclude_none=True), **mine}
+        merged["args"] = {**base.args, **self.args}
+        merged["env"] = {**base.env, **self.env}
+        return Serve.model_validate(merged)
+
+
+class Baseline(Model):
+    """The unquantized model as served."""
+
+    serve: Serve = Serve()
+    """Engine settings."""
+
+
+class Variant(Model):
+    """What is deployed: a checkpoint made by a scheme, and how it is served."""
+
+    scheme: Name
+    """A file ``configs/schemes/NAME.yaml``."""
+    calibration: CalibrationUse | None = None
+    """A calibration set of its own; the release's when absent."""
+    serve: Serve = Serve()
+    """Engine settings."""
+
+
+class Sensitivity(Model):
+    """Ranks the fused groups of one variant by the KL each costs."""
+
+    samples: Positive = 8
+    """Calibration rows in the draw."""
+    tokens: Positive = 128
+    """Tokens of each row."""
+
+
+class Fallback(Model):
+    """A source variant with its worst groups put back to 16 bits."""
+
+    source: Name
+    """A variant that has an entry under ``sensitivity``."""
+    restore_units: Positive
+    """How many fused groups go back to 16 bits."""
+    serve: Serve = Serve()
+    """Engine settings on top of the source's."""
+
+
+class Fidelity(Model):
+    """KL to the baseline on held-out text, on the served model."""
+
+    texts: str = "evalsets/heldout"
+    """Folder of ``CATEGORY.txt`` files, paragraphs separated by empty lines."""
+    top_k: Annotated[int, Field(gt=0, le=1024)] = 64
+    """Prompt logprobs asked a position; the rest of the distribution is one bucket."""
+    max_tokens: Positive = 256
+    """Longest text in tokens; longer ones are cut."""
+    max_texts: Positive = 8
+    """Texts a category."""
+    concurrency: Positive = 4
+    """Requests in flight."""
+
+
+class Evaluation(Model):
+    """How suites are run."""
+
+    suites: list[Name] = Field(min_length=1)
+    """Suite files ``evalsets/{business,public}/NAME.yaml``."""
+    concurrency: Positive = 16
+    """Requests in flight."""
+    limit: Positive | None = None
+    """At most this many questions a task."""
+    data_dir: str | None = None
+    """Folder with local copies of public sets, read instead of the hub."""
+    seed: int = 0
+    """Seed of few-shot draws."""
+
+
+class Bench(Model):
+    """The load of the speed measurement."""
+
+    input_tokens: Positive = 128
+    """Prompt length."""
+    output_tokens: Positive = 32
+    """Output length, forced."""
+    concurrency: list[Positive] = Field(default_factory=lambda: [1, 4, 16], min_length=1)
+    """Levels, each measured once."""
+    prompts_per_level: Positive = 16
+    """Requests a level, at least; a level never has fewer than twice its concurrency."""
+    warmup_prompts: Positive = 4
+    """Requests before the first level, excluded."""
+    seed: int = 1000
+    """Each level draws prompts from its own seed, the same for every variant."""
+
+
+class Gate(Model):
+    """The policy. A limit that is absent is not judged."""
+
+    kl_mean_max: float | None = Field(default=None, gt=0)
+    """Highest mean KL to the baseline, nats a token, over all held-out text."""
+    kl_category_max: float | None = Field(default=None, gt=0)
+    """Highest mean KL in any one category."""
+    top1_agreement_min: Share | None = None
+    """Lowest share of positions with the baseline's top token."""
+    accuracy_margin: Share | None = None
+    """Non-inferiority margin on each category's score."""
+    accuracy_decides: bool = True
+    """False: accuracy is shown and the verdict rests on KL, as small draws decide nothing."""
+    truncated_share_max: Share | None = None
+    """Most answers cut by length beyond the baseline's share."""
+    certify_simulated: bool = False
+    """Let results of simulated arithmetic become GO."""
+
+
+class Tracking(Model):
+    """MLflow."""
+
+    experiment: str = "qpipe"
+    """Experiment name."""
+    uri: str | None = None
+    """Tracking server; ``mlflow/`` of the workspace (SQLite and a folder) when absent."""
+
+
+class Release(Model):
+    """One release: the model, its variants, and how they are judged."""
+
+    name: Name
+    """Name of the release in MLflow and in the report."""
+    model: ModelSource
+    calibration: CalibrationUse = CalibrationUse()
+    serve: Serve = Serve()
+    """Engine settings of every variant."""
+    baseline: Baseline = Baseline()
+    """The variant ``bf16``."""
+    variants: dict[Name, Variant]
+    sensitivity: dict[Name, Sensitivity] = Field(default_factory=dict)
+    """By source variant."""
+    fallback: dict[Name, Fallback] = Field(default_factory=dict)
+    fidelity: Fidelity = Fidelity()
+    evaluation: Evaluation
+    bench: Bench = Bench()
+    gate: Gate
+    tracking: Tracking = Tracking()
+
+    @model_validator(mode="after")
+    def _names_meet(self) -> Release:
+        problems = []
+        if BASELINE in self.variants or BASELINE in self.fallback:
+            problems.append(f"'{BASELINE}' is the baseline's name; take another")
+        for name in self.variants.keys() & self.fallback.keys():
+            problems.append(f"fallback '{name}' is also a variant; take another name")
+        for name in self.sensitivity:
+            if name not in self.variants:
+                problems.append(f"sensitivity '{name}' is no variant")
+        for name, fallback in self.fallback.items():
+            if fallback.source not in self.sensitivity:
+                problems.append(f"fallback '{name}' needs an entry 'sensitivity.{fallback.source}'")
+        if problems:
+            raise ValueError("; ".join(problems))
+        return self
+
+    @property
+    def names(self) -> list[str]:
+        """All variants in the order shown: baseline, variants, fallbacks."""
+        return [BASELINE, *self.variants, *self.fallback]
+
+    def source_of(self, name: str) -> Variant | None:
+        """The variant whose scheme made this checkpoint; ``None`` for the baseline."""
+        if name in self.fallback:
+            return self.variants[self.fallback[name].source]
+        return self.variants.get(name)
+
+    def serve_of(self, name: str) -> Serve:
+        """Engine settings of one variant as the release file has them."""
+        if name == BASELINE:
+            return self.baseline.serve.over(self.serve)
+        if name in self.fallback:
+            fallback = self.fallback[name]
+            return fallback.serve.over(self.serve_of(fallback.source))
+        return self.variants[name].serve.over(self.serve)

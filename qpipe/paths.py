@@ -1,0 +1,103 @@
+"""Where everything lies, relative to the workspace (the folder with ``configs/release.yaml``)."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["PACKAGE", "Workspace"]
+
+PACKAGE = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """One release's folder: ``out/`` is DVC's; ``.qpipe/`` has caches, logs and environments."""
+
+    root: Path
+
+    @classmethod
+    def here(cls) -> Workspace:
+        """The workspace of the current directory."""
+        return cls(Path.cwd())
+
+    @property
+    def out(self) -> Path:
+        """What stages write."""
+        return self.root / "out"
+
+    @property
+    def state(self) -> Path:
+        """Caches and logs, never an input of a stage."""
+        return self.root / ".qpipe"
+
+    @property
+    def envs(self) -> Path:
+        """Isolated environments; ``QPIPE_ENVS`` shares one set between workspaces."""
+        override = os.environ.get("QPIPE_ENVS")
+        return Path(override) if override else self.state / "envs"
+
+    @property
+    def logs(self) -> Path:
+        """Logs of workers and engines."""
+        return self.state / "logs"
+
+    @property
+    def cache(self) -> Path:
+        """Results kept by content, so that a killed stage goes on where it was."""
+        return self.state / "cache"
+
+    @property
+    def release(self) -> Path:
+        """The release file."""
+        return self.root / "configs" / "release.yaml"
+
+    @property
+    def model(self) -> Path:
+        """The BF16 checkpoint and its manifest."""
+        return self.out / "model"
+
+    def calibration(self, mix: str) -> Path:
+        """The calibration set of one mix."""
+        return self.out / "calib" / mix
+
+    def checkpoint(self, variant: str) -> Path:
+        """A variant's checkpoint; the baseline's is the model itself."""
+        return self.model if variant == "bf16" else self.out / "models" / variant
+
+    def evaluation(self, variant: str) -> Path:
+        """``results.json`` and ``samples.parquet`` of a variant."""
+        return self.out / "eval" / variant
+
+    def fidelity(self, variant: str) -> Path:
+        """A variant's fidelity record."""
+        return self.out / "fidelity" / f"{variant}.json"
+
+    def bench(self, variant: str) -> Path:
+        """A variant's bench record."""
+        return self.out / "bench" / f"{variant}.json"
+
+    def sensitivity(self, source: str) -> Path:
+        """The sensitivity record of one source variant."""
+        return self.out / "sensitivity" / f"{source}.json"
+
+    @property
+    def deltas(self) -> Path:
+        """The comparison of every variant with the baseline."""
+        return self.out / "compare" / "deltas.json"
+
+    @property
+    def gate(self) -> Path:
+        """The verdicts."""
+        return self.out / "gate.json"
+
+    @property
+    def report(self) -> Path:
+        """Folder of the HTML and Markdown reports."""
+        return self.out / "report"
+
+    @property
+    def track(self) -> Path:
+        """What was logged to MLflow and where."""
+        return self.out / "track.json"

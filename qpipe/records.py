@@ -1,0 +1,130 @@
+"""Files that stages meet in: JSON with a schema version, written beside and then renamed."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from qpipe.errors import EnvError, MissingInput, QpipeError
+
+__all__ = [
+    "SCHEMA_VERSION",
+    "digest",
+    "hash_file",
+    "hash_tree",
+    "read_json",
+    "staged_dir",
+    "write_json",
+    "write_text",
+]
+
+SCHEMA_VERSION = 1
+
+
+def write_json(path: Path, record: dict[str, Any]) -> None:
+    """Write ``record`` with its ``schema_version``; readers see the old file or all of the new."""
+    body = {"schema_version": SCHEMA_VERSION, **record}
+    write_text(path, json.dumps(body, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write beside ``path``, then rename over it.
+
+    Raises:
+        EnvError: the disk is full or the folder cannot be written.
+    """
+    with _disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(text)
+            Path(temporary).chmod(0o644)
+            Path(temporary).replace(path)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+
+
+def read_json(path: Path, made_by: str) -> dict[str, Any]:
+    """Read a record that ``made_by`` (a command) writes.
+
+    Raises:
+        MissingInput: the file is not there.
+        QpipeError: it is not JSON, or of another schema version.
+    """
+    if not path.exists():
+        raise MissingInput(path, made_by)
+    try:
+        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except json.JSONDecodeError as error:
+        raise QpipeError(f"{path} is not JSON: {error}", mend=f"run `{made_by}` again") from error
+    if record.get("schema_version") != SCHEMA_VERSION:
+        raise QpipeError(
+            f"{path} has schema version {record.get('schema_version')}, not {SCHEMA_VERSION}",
+            mend=f"run `{made_by}` again",
+        )
+    return record
+
+
+@contextlib.contextmanager
+def staged_dir(target: Path) -> Iterator[Path]:
+    """A folder beside ``target`` that takes its place on success and vanishes on failure."""
+    with _disk_errors(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        for stale in target.parent.glob(f".{target.name}.staged-*"):
+            shutil.rmtree(stale, ignore_errors=True)
+        staged = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}.staged-"))
+        try:
+            yield staged
+            staged.chmod(0o755)
+            if target.exists():
+                shutil.rmtree(target)
+            staged.replace(target)
+        except BaseException:
+            shutil.rmtree(staged, ignore_errors=True)
+            raise
+
+
+@contextlib.contextmanager
+def _disk_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES):
+            raise
+        raise EnvError(
+            f"cannot write {path}: {error.strerror}",
+            mend="free disk space or make the folder writable, then run the command again",
+        ) from error
+
+
+def digest(*parts: Any) -> str:
+    """SHA-256 (hex) of JSON-able parts in canonical form."""
+    canonical = json.dumps(parts, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def hash_file(path: Path) -> str:
+    """SHA-256 (hex) of a file's bytes."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def hash_tree(folder: Path, suffixes: Iterable[str] = ()) -> str:
+    """SHA-256 (hex) over names and bytes of a folder's files, in name order."""
+    wanted = tuple(suffixes)
+    files = sorted(
+        path
+        for path in folder.rglob("*")
+        if path.is_file() and (not wanted or path.suffix in wanted)
+    )
+    return digest([(path.relative_to(folder).as_posix(), hash_file(path)) for path in files])
