@@ -1,0 +1,6 @@
+"""Isolated environments, and running workers in them."""
+
+from qpipe.envs._sync import NAMES, Environment, environment, sync, unpack_package
+from qpipe.envs._worker import run_worker
+
+__all__ = ["NAMES", "Environment", "environment", "run_worker", "sync", "unpack_package"]

@@ -1,0 +1,80 @@
+"""Child processes: quiet environment, own process group, ended on every way out."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+__all__ = ["QUIET", "child_environment", "end_group", "spawned", "tail"]
+
+# No tool underneath phones home, and no cell waits for a hub it cannot reach.
+QUIET = {
+    "DO_NOT_TRACK": "1",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "VLLM_NO_USAGE_STATS": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+}
+
+
+def child_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The parent's environment with telemetry off (unless the user set it) and ``extra`` on top."""
+    inherited = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    return {**QUIET, **inherited, **(extra or {})}
+
+
+@contextmanager
+def spawned(
+    command: list[str], log: Path, env: Mapping[str, str] | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A child in its own process group with output in ``log``; the group ends with the block."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("wb") as file:
+        child = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            env=child_environment(env),
+            start_new_session=True,
+        )
+        try:
+            yield child
+        finally:
+            end_group(child)
+
+
+def end_group(child: subprocess.Popen[bytes], grace_s: float = 10.0) -> None:
+    """SIGTERM to the whole group, SIGKILL to what is left after ``grace_s`` seconds."""
+    for sig, patience in ((signal.SIGTERM, grace_s), (signal.SIGKILL, grace_s)):
+        if not _signal_group(child.pid, sig):
+            break
+        deadline = time.monotonic() + patience
+        while time.monotonic() < deadline:
+            child.poll()  # reaps the leader, so that an empty group is seen as empty
+            if not _signal_group(child.pid, 0):
+                break
+            time.sleep(0.05)
+    child.wait()
+
+
+def _signal_group(group: int, sig: int) -> bool:
+    try:
+        os.killpg(group, sig)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def tail(log: Path, lines: int = 20) -> str:
+    """The last lines of a log: progress bars reduced to their last state, long lines cut."""
+    if not log.exists():
+        return ""
+    text = log.read_text(encoding="utf-8", errors="replace")
+    kept = [line.rsplit("\r", 1)[-1][:300] for line in text.rstrip().split("\n")]
+    return "\n".join(kept[-lines:])

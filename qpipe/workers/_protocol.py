@@ -1,0 +1,46 @@
+"""What all workers share: read the request, write the result or the refusal."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+REFUSED = 3  # exit code: result.json holds {"refused": message, "mend": …}
+
+
+class Refusal(Exception):
+    """The request cannot be carried out, for a reason the user can mend."""
+
+    def __init__(self, message: str, mend: str) -> None:
+        super().__init__(message)
+        self.mend = mend
+
+
+def run(work: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    """Carry out the request named on the command line."""
+    request_path, result_path = Path(sys.argv[1]), Path(sys.argv[2])
+    request = json.loads(request_path.read_text(encoding="utf-8"))
+    try:
+        result, code = work(request), 0
+    except Refusal as refusal:
+        result, code = {"refused": str(refusal), "mend": refusal.mend}, REFUSED
+    except OSError as error:
+        if error.errno not in (28, 122, 30):  # full disk, quota, read-only
+            raise
+        mend = "free disk space, then run the command again"
+        result, code = {"refused": f"cannot write: {error.strerror}", "mend": mend}, REFUSED
+    beside = result_path.with_suffix(".partial")
+    beside.write_text(json.dumps(result), encoding="utf-8")
+    beside.replace(result_path)
+    sys.stdout.flush()
+    # Skips destructors of loaded engines, which have been seen to hang at exit.
+    os._exit(code)
+
+
+def progress(message: str) -> None:
+    """Tell the parent where the work stands; it reads lines with this prefix from the log."""
+    print(f"[qpipe] {message}", flush=True)
