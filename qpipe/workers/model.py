@@ -1,0 +1,56 @@
+"""Quantize environment: a GGUF file or a hub repository into a BF16 safetensors checkpoint."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from _protocol import Refusal, progress, run
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+
+def work(request: dict[str, Any]) -> dict[str, Any]:
+    output = Path(request["output"])
+    gguf = request.get("gguf")
+    source = Path(request["source"])
+    progress("reading the weights")
+    where = str(source.parent) if gguf else str(source)
+    extra = {"gguf_file": source.name} if gguf else {"use_safetensors": True}
+    trust = request["trust_remote_code"]
+    model = AutoModelForCausalLM.from_pretrained(
+        where, dtype=torch.bfloat16, trust_remote_code=trust, **extra
+    )
+    tokenizer = AutoTokenizer.from_pretrained(
+        where, trust_remote_code=trust, **({"gguf_file": source.name} if gguf else {})
+    )
+    if gguf:
+        _forget_gguf(model)
+        _mend_special_tokens(tokenizer, model.config)
+    progress("writing the checkpoint")
+    model.save_pretrained(output)
+    tokenizer.save_pretrained(output)
+    return {"torch": torch.__version__}
+
+
+def _forget_gguf(model: Any) -> None:
+    """The weights are dequantized; ``save_pretrained`` refuses while the quantizer is attached."""
+    if hasattr(model.config, "quantization_config"):
+        del model.config.quantization_config
+    model.hf_quantizer = None
+    model.is_quantized = False
+    model.quantization_method = None
+
+
+def _mend_special_tokens(tokenizer: Any, config: Any) -> None:
+    """GGUF conversion may give the tokenizer another end token than the model's config has."""
+    if isinstance(config.eos_token_id, int):
+        tokenizer.eos_token = tokenizer.convert_ids_to_tokens(config.eos_token_id)
+    if isinstance(config.pad_token_id, int):
+        tokenizer.pad_token = tokenizer.convert_ids_to_tokens(config.pad_token_id)
+    if tokenizer.chat_template is None:
+        raise Refusal("the GGUF file has no chat template", "use a source that has one")
+
+
+if __name__ == "__main__":
+    run(work)
