@@ -1,0 +1,7 @@
+"""Calibration rows: a weighted mix of texts, cut to token chunks of exact length."""
+
+from qpipe.calibration._allocate import allocate
+from qpipe.calibration._build import build_calibration
+from qpipe.calibration._mix import Mix, Source, load_mix
+
+__all__ = ["Mix", "Source", "allocate", "build_calibration", "load_mix"]
