@@ -1,0 +1,36 @@
+"""A checkpoint's dequantized twin, kept by content."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from qpipe.config import Config
+from qpipe.envs import run_worker
+from qpipe.records import read_json, staged_dir
+
+__all__ = ["simulated_checkpoint"]
+
+
+def simulated_checkpoint(config: Config, variant: str, progress: Callable[[str], None]) -> Path:
+    """The folder of ``variant``'s weights dequantized to BF16, made on first use."""
+    workspace = config.workspace
+    checkpoint = workspace.checkpoint(variant)
+    manifest = read_json(checkpoint / "manifest.json", f"qpipe quantize {variant}")
+    target: Path = workspace.cache / "simulated" / manifest["checkpoint_hash"][:16]
+    if not target.exists():
+        request = {
+            "checkpoint": str(checkpoint),
+            "model": str(workspace.model),
+            "trust_remote_code": config.release.model.trust_remote_code,
+        }
+        with staged_dir(target) as staged:
+            run_worker(
+                "quantize",
+                "simulate",
+                {**request, "output": str(staged)},
+                workspace,
+                variant,
+                progress,
+            )
+    return target

@@ -1,0 +1,89 @@
+"""``qpipe quantize V``: builds one variant's checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from qpipe.config import Config, Scheme
+from qpipe.envs import run_worker
+from qpipe.errors import ConfigError, Fault
+from qpipe.model import Linear, describe, linears
+from qpipe.records import read_json, staged_dir, write_json
+from qpipe.schemes import preflight, unit_modules
+
+__all__ = ["make_variant"]
+
+
+def make_variant(config: Config, variant: str, progress: Callable[[str], None]) -> dict[str, Any]:
+    """Write ``out/models/<variant>`` with its manifest, and return the manifest.
+
+    A fallback is built by the source's own recipe with a longer ignore list: AWQ and SmoothQuant
+    move scale into the norms, so base weights cannot be spliced into their checkpoints.
+
+    Raises:
+        ConfigError: no such variant, or the scheme does not fit the model.
+        MissingInput: the model, the calibration set or the sensitivity record is not there.
+        WorkerError: quantization died.
+    """
+    release, workspace = config.release, config.workspace
+    source = release.source_of(variant)
+    if source is None:
+        message = f"'{variant}' is not quantized"
+        known = ", ".join(name for name in release.names if name != "bf16")
+        raise ConfigError([Fault("configs/release.yaml", "variants", message, f"one of: {known}")])
+    model_manifest = read_json(workspace.model / "manifest.json", "qpipe model")
+    modules = linears(workspace.model)
+    scheme = config.schemes[source.scheme]
+    restored = _restored(config, variant, modules)
+    scheme = scheme.model_copy(update={"ignore": [*scheme.ignore, *restored]})
+    preflight(source.scheme, scheme, modules)
+    quantized = [m.name for m in modules if m.name not in restored] if scheme.weights else []
+    rows, calibration_hash = _calibration(config, scheme, source)
+    request = {
+        "model": str(workspace.model),
+        "scheme": scheme.model_dump(),
+        "modules": quantized,
+        "calibration": None if rows is None else str(rows),
+        "samples": scheme.calibration_samples,
+        "seed": release.calibration.seed,
+        "trust_remote_code": release.model.trust_remote_code,
+    }
+    with staged_dir(workspace.checkpoint(variant)) as staged:
+        done = run_worker(
+            "quantize", "quantize", {**request, "output": str(staged)}, workspace, variant, progress
+        )
+        manifest = {
+            "variant": variant,
+            "scheme": source.scheme,
+            "scheme_spec": scheme.model_dump(),
+            "restored": restored,
+            "base_checkpoint_hash": model_manifest["checkpoint_hash"],
+            "calibration_hash": calibration_hash,
+            "quantize": done,
+            **describe(staged),
+        }
+        write_json(staged / "manifest.json", manifest)
+    return manifest
+
+
+def _restored(config: Config, variant: str, modules: list[Linear]) -> list[str]:
+    """Modules a fallback puts back to 16 bits: the worst units of its source."""
+    fallback = config.release.fallback.get(variant)
+    if fallback is None:
+        return []
+    record = read_json(
+        config.workspace.sensitivity(fallback.source), f"qpipe sensitivity {fallback.source}"
+    )
+    worst = [row["unit"] for row in record["units"][: fallback.restore_units]]
+    return unit_modules([module.name for module in modules], worst)
+
+
+def _calibration(config: Config, scheme: Scheme, source: Any) -> tuple[Path | None, str | None]:
+    if not scheme.calibrated:
+        return None, None
+    use = source.calibration or config.release.calibration
+    folder = config.workspace.calibration(Path(use.mix).stem)
+    report = read_json(folder / "report.json", "qpipe calibrate")
+    return folder / "calib.jsonl", report["hash"]

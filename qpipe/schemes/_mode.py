@@ -1,0 +1,61 @@
+"""Whether this machine's engine runs a scheme natively, can only simulate it, or neither."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from qpipe.config import Arithmetic, Scheme
+from qpipe.hardware import Hardware
+
+__all__ = ["Mode", "mode_of"]
+
+
+@dataclass(frozen=True)
+class Mode:
+    """How a variant runs here, and why."""
+
+    mode: Literal["native", "simulated", "unsupported"]
+    reason: str
+    arithmetic: Arithmetic
+
+    def record(self) -> dict[str, Any]:
+        """For provenance."""
+        body = asdict(self) | {"arithmetic": self.arithmetic.model_dump()}
+        return {"mode_reason" if key == "reason" else key: value for key, value in body.items()}
+
+
+def mode_of(scheme: Scheme | None, hardware: Hardware) -> Mode:
+    """The mode of a scheme (``None``: the unquantized baseline) on one machine."""
+    wide = "bf16" if hardware.native_dtype == "bfloat16" else "fp32"
+    if scheme is None:
+        here = Arithmetic(weights=wide, activations=wide, kv=wide)
+        return Mode("native", "unquantized", here)
+    declared = scheme.arithmetic
+    if hardware.device == "cpu" and scheme.cpu_arithmetic is not None:
+        declared = scheme.cpu_arithmetic
+    here = Arithmetic.model_validate(
+        {key: wide if value == "bf16" else value for key, value in declared.model_dump().items()}
+    )
+    lacking = _lacking(scheme, hardware)
+    if lacking is None:
+        return Mode("native", "the engine has a kernel for it here", here)
+    if here.activations == wide:
+        return Mode(
+            "simulated", f"{lacking}; weights and KV are rounded, products are {wide}", here
+        )
+    return Mode("unsupported", f"{lacking}, and its activations cannot be simulated yet", here)
+
+
+def _lacking(scheme: Scheme, hardware: Hardware) -> str | None:
+    needs = scheme.native
+    if hardware.device == "cuda":
+        if needs.cuda_capability is None:
+            return "no CUDA kernel"
+        if (hardware.cuda_capability or 0.0) < needs.cuda_capability:
+            return f"needs compute capability {needs.cuda_capability}"
+        return None
+    if needs.cpu_flags is None:
+        return "no CPU kernel"
+    missing = [flag for flag in needs.cpu_flags if flag not in hardware.cpu_flags]
+    return f"this CPU has no {', '.join(missing)}" if missing else None
