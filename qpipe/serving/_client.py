@@ -1,0 +1,131 @@
+"""What qpipe asks a server, over HTTP."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+import httpx
+from prometheus_client.parser import text_string_to_metric_families
+
+from qpipe.errors import EngineError
+
+__all__ = ["Client", "PromptLogprobs"]
+
+
+@dataclass(frozen=True)
+class PromptLogprobs:
+    """For each position after the first: the likeliest next tokens and the token that came."""
+
+    ids: list[list[int]]
+    """[positions][k]."""
+    logprobs: list[list[float]]
+    """[positions][k], nats."""
+    actual: list[float]
+    """[positions], nats: of the token that the text has there."""
+
+
+class Client:
+    """A connection to one server."""
+
+    def __init__(self, url: str, model: str) -> None:
+        self.url = url
+        self.model = model
+        limits = httpx.Limits(max_connections=256)
+        self._http = httpx.Client(
+            base_url=url, timeout=httpx.Timeout(600, connect=5), limits=limits
+        )
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._http.close()
+
+    @property
+    def base_url(self) -> str:
+        """Of the OpenAI-style API."""
+        return f"{self.url}/v1"
+
+    def healthy(self) -> bool:
+        """Whether the server accepts requests."""
+        try:
+            return self._http.get("/health", timeout=5).status_code == 200
+        except httpx.TransportError:
+            return False
+
+    def version(self) -> str:
+        """The engine's version."""
+        return str(self._get("/version").json()["version"])
+
+    def reset_prefix_cache(self) -> None:
+        """Forget all cached prefixes."""
+        self._post("/reset_prefix_cache", {})
+
+    def call_workers(self, method: str) -> Any:
+        """One method's results on all workers."""
+        return self._post("/collective_rpc", {"method": method}).json()["results"]
+
+    def metrics(self) -> dict[str, list[tuple[dict[str, str], float]]]:
+        """Sample name → [(labels, value)]."""
+        found: dict[str, list[tuple[dict[str, str], float]]] = {}
+        for family in text_string_to_metric_families(self._get("/metrics").text):
+            for sample in family.samples:
+                found.setdefault(sample.name, []).append((dict(sample.labels), sample.value))
+        return found
+
+    def counter(self, name: str) -> float:
+        """Sum over labels of one counter; 0 when the engine does not have it."""
+        return sum(value for _, value in self.metrics().get(name, []))
+
+    def complete(self, prompt: list[int], max_tokens: int) -> str:
+        """Greedy completion of token ids."""
+        body = {"prompt": prompt, "max_tokens": max_tokens, "temperature": 0}
+        answer = self._completion(body)
+        return str(answer["choices"][0]["text"])
+
+    def prompt_logprobs(self, prompt: list[int], top_k: int) -> PromptLogprobs:
+        """The model's distribution at each position of ``prompt``."""
+        body = {"prompt": prompt, "max_tokens": 1, "temperature": 0, "prompt_logprobs": top_k}
+        rows = self._completion(body)["choices"][0]["prompt_logprobs"][1:]
+        ids, logprobs, actual = [], [], []
+        for token, row in zip(prompt[1:], rows, strict=True):
+            by_id = {int(key): float(value["logprob"]) for key, value in row.items()}
+            if not all(math.isfinite(value) or value == -math.inf for value in by_id.values()):
+                raise EngineError("the server returned NaN logprobs", mend="see its log")
+            # The text's own token is listed besides the k likeliest when it is not one of them.
+            likeliest = sorted(by_id, key=by_id.__getitem__, reverse=True)[:top_k]
+            ids.append(likeliest)
+            logprobs.append([by_id[key] for key in likeliest])
+            actual.append(by_id[token])
+        return PromptLogprobs(ids, logprobs, actual)
+
+    def _completion(self, body: dict[str, Any]) -> dict[str, Any]:
+        answer: dict[str, Any] = self._post("/v1/completions", {"model": self.model, **body}).json()
+        return answer
+
+    def _get(self, path: str) -> httpx.Response:
+        return self._request("GET", path, None)
+
+    def _post(self, path: str, body: dict[str, Any]) -> httpx.Response:
+        return self._request("POST", path, body)
+
+    def _request(self, method: str, path: str, body: dict[str, Any] | None) -> httpx.Response:
+        try:
+            response = self._http.request(method, path, json=body)
+            response.raise_for_status()
+        except httpx.HTTPStatusError as error:
+            said = error.response.text[:300]
+            message = f"the server refused {path} ({error.response.status_code}): {said}"
+            raise EngineError(message, mend="see the engine's log") from error
+        except httpx.TransportError as error:
+            message = f"the server does not answer {path}: {error!r}"
+            raise EngineError(message, mend="it has probably died; see the engine's log") from error
+        return response

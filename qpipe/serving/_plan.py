@@ -1,0 +1,127 @@
+"""What will be started for a variant: checkpoint, flags, environment, expected arithmetic."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from qpipe.config import Config, Serve
+from qpipe.hardware import Hardware
+from qpipe.paths import PACKAGE
+from qpipe.quantize import simulated_checkpoint
+from qpipe.records import read_json
+from qpipe.schemes import Mode, mode_of
+
+__all__ = ["Plan", "plan_serving"]
+
+DEFAULTS = Serve(max_model_len=2048, max_num_seqs=64, start_timeout_s=300)
+CPU_DEFAULTS = Serve(kv_cache_gib=2, enforce_eager=True)
+# Prompt logprobs beyond this many a position are refused by the server.
+MAX_LOGPROBS = 1024
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that decides what a server computes."""
+
+    variant: str
+    mode: Mode
+    checkpoint: Path
+    checkpoint_hash: str
+    tokenizer: Path
+    serve: Serve
+    env: dict[str, str]
+    kernels: tuple[str, ...] = ()
+    extension: str | None = None
+    trust_remote_code: bool = False
+    arguments: list[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "arguments", _arguments(self))
+
+
+def plan_serving(
+    config: Config, variant: str, hardware: Hardware, progress: Callable[[str], None]
+) -> Plan:
+    """Decide how ``variant`` is served on this machine; dequantizes it first if it must.
+
+    Raises:
+        MissingInput: its checkpoint was not built.
+    """
+    workspace = config.workspace
+    scheme = config.scheme_of(variant)
+    mode = mode_of(scheme, hardware)
+    folder = workspace.checkpoint(variant)
+    made_by = "qpipe model" if scheme is None else f"qpipe quantize {variant}"
+    manifest = read_json(folder / "manifest.json", made_by)
+    base = DEFAULTS if hardware.device == "cuda" else CPU_DEFAULTS.over(DEFAULTS)
+    serve = config.release.serve_of(variant).over(base)
+    if serve.dtype is None:
+        serve = serve.model_copy(update={"dtype": hardware.native_dtype})
+    env = dict(serve.env)
+    if hardware.device == "cpu" and serve.kv_cache_gib:
+        env.setdefault("VLLM_CPU_KVCACHE_SPACE", f"{serve.kv_cache_gib:g}")
+    if hardware.device == "cpu":
+        # The engine would keep one core for its front end, half of a two-core machine.
+        cores = sorted(os.sched_getaffinity(0))
+        env.setdefault("VLLM_CPU_OMP_THREADS_BIND", ",".join(map(str, cores)))
+    kernels: tuple[str, ...] = ()
+    extension = None
+    if scheme is not None and mode.mode == "native":
+        env = {**scheme.env, **env}
+        kernels = tuple(scheme.kernels) if hardware.device == "cpu" else ()
+    if mode.mode == "simulated":
+        folder = simulated_checkpoint(config, variant, progress)
+        if scheme is not None and scheme.kv_cache is not None:
+            extension = "kv_simulation.Extension"
+            env |= {
+                "QPIPE_KV_SCALES": str(folder / "kv_scales.json"),
+                "PYTHONPATH": str(PACKAGE / "workers"),
+            }
+    return Plan(
+        variant=variant,
+        mode=mode,
+        checkpoint=folder,
+        checkpoint_hash=manifest["checkpoint_hash"],
+        tokenizer=workspace.model,
+        serve=serve,
+        env=env,
+        kernels=kernels,
+        extension=extension,
+        trust_remote_code=config.release.model.trust_remote_code,
+    )
+
+
+def _arguments(plan: Plan) -> list[str]:
+    serve = plan.serve
+    pairs: dict[str, str | int | float | bool | None] = {
+        "model": str(plan.checkpoint),
+        # A quantizer may rewrite tokenizer and template on save: serve with the model's own.
+        "tokenizer": str(plan.tokenizer),
+        "served-model-name": plan.variant,
+        "dtype": serve.dtype,
+        "max-model-len": serve.max_model_len,
+        "max-num-seqs": serve.max_num_seqs,
+        "kv-cache-dtype": serve.kv_cache_dtype,
+        "gpu-memory-utilization": serve.gpu_memory_utilization,
+        "tensor-parallel-size": serve.tensor_parallel_size,
+        "enforce-eager": serve.enforce_eager or None,
+        "max-logprobs": MAX_LOGPROBS,
+        "worker-extension-cls": plan.extension,
+        "trust-remote-code": plan.trust_remote_code or None,
+        **serve.args,
+    }
+    if serve.prefix_caching is not None:
+        pairs["enable-prefix-caching" if serve.prefix_caching else "no-enable-prefix-caching"] = (
+            True
+        )
+    arguments: list[str] = []
+    for key, value in pairs.items():
+        if value is None or value is False:
+            continue
+        arguments.append(f"--{key}")
+        if value is not True:
+            arguments.append(str(value))
+    return arguments

@@ -1,0 +1,131 @@
+"""Starts the engine and sees that it ends."""
+
+from __future__ import annotations
+
+import re
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from qpipe.envs import environment
+from qpipe.errors import EngineError, EnvError
+from qpipe.hardware import Hardware
+from qpipe.paths import Workspace
+from qpipe.processes import spawned, tail
+from qpipe.serving._client import Client
+from qpipe.serving._plan import Plan
+
+__all__ = ["Server", "start"]
+
+
+@dataclass(frozen=True)
+class Server:
+    """A healthy server."""
+
+    plan: Plan
+    client: Client
+    log: Path
+    pid: int
+    start_s: float
+    engine_version: str
+    kernels: tuple[str, ...]
+
+    def resident_gib(self) -> float:
+        """Resident memory of the server's process tree, GiB."""
+        root = psutil.Process(self.pid)
+        total = 0
+        for process in [root, *root.children(recursive=True)]:
+            try:
+                total += process.memory_info().rss
+            except psutil.NoSuchProcess:
+                continue
+        return round(total / 2**30, 3)
+
+    def provenance(self, hardware: Hardware, seed: int) -> dict[str, Any]:
+        """What every figure measured on this server was measured on."""
+        return {
+            "checkpoint_hash": self.plan.checkpoint_hash,
+            "engine": "vllm",
+            "engine_version": self.engine_version,
+            "kernels": list(self.kernels),
+            **self.plan.mode.record(),
+            "hardware": hardware.record(),
+            "serve": self.plan.serve.model_dump(exclude_none=True),
+            "seed": seed,
+        }
+
+
+@contextmanager
+def start(plan: Plan, workspace: Workspace, progress: Callable[[str], None]) -> Iterator[Server]:
+    """A server for ``plan`` on a loopback port; its process group ends with the block.
+
+    Raises:
+        EnvError: the fixed port is taken.
+        EngineError: the engine died, was not healthy in time, or runs another arithmetic than
+            the plan's; carries the log's last lines.
+    """
+    python = environment("serve", workspace).python
+    port = _port(plan.serve.port)
+    log = workspace.logs / f"serve-{plan.variant}.log"
+    command = [str(python), "-m", "vllm.entrypoints.openai.api_server"]
+    command += ["--host", "127.0.0.1", "--port", str(port), *plan.arguments]
+    env = {"HF_HUB_OFFLINE": "1", "VLLM_SERVER_DEV_MODE": "1", **plan.env}
+    progress(f"starting the engine ({plan.mode.mode}; log: {log})")
+    started = time.monotonic()
+    with (
+        spawned(command, log, env) as child,
+        Client(f"http://127.0.0.1:{port}", plan.variant) as client,
+    ):
+        limit = plan.serve.start_timeout_s or 300
+        while not client.healthy():
+            waited = time.monotonic() - started
+            if child.poll() is not None:
+                raise _failed(f"the engine died with exit code {child.returncode}", log)
+            if waited > limit:
+                raise _failed(f"the engine was not healthy after {limit} s", log)
+            time.sleep(0.5)
+        seconds = time.monotonic() - started
+        progress(f"engine healthy after {seconds:.0f} s")
+        kernels = _kernels(log)
+        _check_kernels(plan, kernels, log)
+        yield Server(plan, client, log, child.pid, seconds, client.version(), kernels)
+
+
+def _port(fixed: int | None) -> int:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", fixed or 0))
+        except OSError as error:
+            mend = "free it, or remove `port` to let qpipe choose one"
+            raise EnvError(f"port {fixed} is taken", mend=mend) from error
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _failed(message: str, log: Path) -> EngineError:
+    return EngineError(
+        f"{message}; the log's last lines:\n{tail(log)}\n  log: {log}",
+        mend="read the log; `serve:` in the release file holds the engine's settings",
+    )
+
+
+def _kernels(log: Path) -> tuple[str, ...]:
+    """Names of the kernels the engine says it uses."""
+    text = log.read_text(encoding="utf-8", errors="replace")
+    return tuple(sorted(set(re.findall(r"\b(\w+(?:Linear|MM)Kernel|\w+LinearMethod)\b", text))))
+
+
+def _check_kernels(plan: Plan, kernels: tuple[str, ...], log: Path) -> None:
+    if plan.kernels and not set(plan.kernels) & set(kernels):
+        ran = ", ".join(kernels) or "none it names"
+        raise EngineError(
+            f"'{plan.variant}' must run on {' or '.join(plan.kernels)}; the engine took {ran}",
+            mend=f"see {log}; correct `native` or `kernels` in the scheme file",
+        )

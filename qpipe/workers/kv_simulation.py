@@ -1,0 +1,52 @@
+"""Serve environment: rounds keys and values to FP8 before they enter a 16-bit KV cache.
+
+vLLM imports this as a worker extension (``--worker-extension-cls``); ``QPIPE_KV_SCALES`` names the
+file with the checkpoint's scales. ``qpipe_kv_simulation`` answers whether it really ran.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+from vllm.v1.attention.backends.cpu_attn import CPUAttentionBackendImpl
+
+SCALES: dict[str, dict[str, float]] = json.loads(
+    Path(os.environ["QPIPE_KV_SCALES"]).read_text(encoding="utf-8")
+)
+calls: dict[str, int] = {}
+
+
+def _fp8(values: torch.Tensor, scale: float) -> torch.Tensor:
+    limit = torch.finfo(torch.float8_e4m3fn).max
+    rounded = (values / scale).clamp(-limit, limit).to(torch.float8_e4m3fn)
+    return rounded.to(values.dtype) * scale
+
+
+def _patch() -> None:
+    forward = CPUAttentionBackendImpl.forward
+
+    def rounding_forward(
+        self: Any, layer: Any, query: Any, key: Any, value: Any, *args: Any, **kwargs: Any
+    ) -> Any:
+        index = layer.layer_name.split(".layers.")[1].split(".")[0]
+        scales = SCALES[index]
+        calls[index] = calls.get(index, 0) + 1
+        key, value = _fp8(key, scales["k"]), _fp8(value, scales["v"])
+        return forward(self, layer, query, key, value, *args, **kwargs)
+
+    CPUAttentionBackendImpl.forward = rounding_forward
+
+
+_patch()
+
+
+class Extension:
+    """Methods vLLM adds to its worker."""
+
+    def qpipe_kv_simulation(self) -> dict[str, int]:
+        """Layer index → calls with rounded keys and values."""
+        return calls
