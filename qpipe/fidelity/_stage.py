@@ -1,0 +1,149 @@
+"""The fidelity part of ``qpipe measure``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from qpipe.config import Config, Fidelity
+from qpipe.errors import ConfigError, Fault, MissingInput
+from qpipe.fidelity._kl import coarse_kl
+from qpipe.records import digest, write_json
+from qpipe.serving import Client
+from qpipe.stats import cluster_mean_interval
+
+__all__ = ["measure_fidelity"]
+
+BASELINE = "bf16"
+
+
+def measure_fidelity(
+    config: Config,
+    variant: str,
+    client: Client,
+    provenance: dict[str, Any],
+    progress: Callable[[str], None],
+) -> dict[str, Any]:
+    """Write ``out/fidelity/<variant>.json``; the baseline's logprobs are stored beside its record.
+
+    Raises:
+        MissingInput: the baseline was not measured.
+        ConfigError: a held-out file is empty, or the texts changed since the baseline's run.
+    """
+    workspace, settings = config.workspace, config.release.fidelity
+    texts = _texts(config)
+    progress(f"fidelity on {len(texts)} held-out texts")
+    with ThreadPoolExecutor(settings.concurrency) as pool:
+        answers = list(
+            pool.map(lambda ids: client.prompt_logprobs(ids, settings.top_k), texts["ids"])
+        )
+    columns = pd.DataFrame([asdict(answer) for answer in answers])
+    measured = pd.concat([texts[["category", "text_hash"]], columns], axis=1)
+    data_hash = digest(sorted(texts["text_hash"]), settings.top_k)
+    store = workspace.fidelity(BASELINE).with_suffix(".parquet")
+    if variant == BASELINE:
+        store.parent.mkdir(parents=True, exist_ok=True)
+        beside = store.with_suffix(".partial")
+        measured.to_parquet(beside)
+        beside.replace(store)
+        baseline = measured
+    else:
+        if not store.exists():
+            raise MissingInput(store, f"qpipe measure {BASELINE}")
+        baseline = pd.read_parquet(store)
+    paired = baseline.merge(measured, on=["category", "text_hash"], suffixes=("_p", "_q"))
+    if len(paired) != len(measured) or len(paired) != len(baseline):
+        message = "the held-out texts differ from those of the baseline's run"
+        mend = f"run `qpipe measure {BASELINE}` again"
+        raise ConfigError([Fault(settings.texts, "-", message, mend)])
+    rows = [_position_values(row) for row in paired.to_dict("records")]
+    per_text = pd.DataFrame(rows).assign(category=list(paired["category"]))
+    record = {
+        "variant": variant,
+        "baseline": BASELINE,
+        "self": variant == BASELINE,
+        "top_k": settings.top_k,
+        "lower_bound": "KL over shared top-k tokens and one bucket: at most the full KL",
+        **_summary(per_text),
+        "data_hash": data_hash,
+        "provenance": provenance,
+        "categories": {
+            str(name): _summary(group) for name, group in per_text.groupby("category", sort=True)
+        },
+    }
+    write_json(workspace.fidelity(variant), record)
+    return record
+
+
+def _texts(config: Config) -> pd.DataFrame:
+    """Held-out texts as token ids: category, text_hash, ids."""
+    from transformers import AutoTokenizer
+
+    settings, workspace = config.release.fidelity, config.workspace
+    tokenizer = AutoTokenizer.from_pretrained(
+        workspace.model, trust_remote_code=config.release.model.trust_remote_code
+    )
+    rows, faults = [], []
+    folder = workspace.root / settings.texts
+    for path in sorted(folder.glob("*.txt")):
+        paragraphs = _paragraphs(path, settings)
+        for text in paragraphs:
+            ids = tokenizer(text)["input_ids"][: settings.max_tokens]
+            if len(ids) > 1:
+                rows.append({"category": path.stem, "text_hash": digest(ids), "ids": ids})
+        if not paragraphs:
+            where = f"{settings.texts}/{path.name}"
+            faults.append(Fault(where, "-", "there is no text", "add paragraphs or remove it"))
+    if not rows and not faults:
+        mend = "add CATEGORY.txt files"
+        faults.append(Fault(settings.texts, "-", "there are no *.txt files", mend))
+    if faults:
+        raise ConfigError(faults)
+    return pd.DataFrame(rows).drop_duplicates("text_hash", ignore_index=True)
+
+
+def _paragraphs(path: Path, settings: Fidelity) -> list[str]:
+    parts = path.read_text(encoding="utf-8").split("\n\n")
+    return [part.strip("\n") for part in parts if part.strip()][: settings.max_texts]
+
+
+def _position_values(row: dict[Any, Any]) -> dict[str, Any]:
+    """Per-position values of one text, measured on both servers."""
+    both = zip(row["ids_p"], row["logprobs_p"], row["ids_q"], row["logprobs_q"], strict=True)
+    kl, agree = [], []
+    for ids_p, logprobs_p, ids_q, logprobs_q in both:
+        kl.append(coarse_kl(list(ids_p), list(logprobs_p), list(ids_q), list(logprobs_q)))
+        agree.append(ids_p[0] == ids_q[0])
+    return {
+        "kl": np.array(kl),
+        "agree": np.array(agree, dtype=float),
+        "nll_p": -np.asarray(row["actual_p"], dtype=float),
+        "nll_q": -np.asarray(row["actual_q"], dtype=float),
+    }
+
+
+def _summary(texts: pd.DataFrame) -> dict[str, Any]:
+    kl = np.concatenate(list(texts["kl"]))
+    mean, low, high = cluster_mean_interval(list(texts["kl"]))
+    p50, p95, p99 = np.percentile(kl, [50, 95, 99])
+    nll = {side: np.concatenate(list(texts[f"nll_{side}"])).mean() for side in "pq"}
+    return {
+        "texts": len(texts),
+        "positions": len(kl),
+        "kl_mean": float(mean),
+        "kl_ci_low": float(low),
+        "kl_ci_high": float(high),
+        "kl_p50": float(p50),
+        "kl_p95": float(p95),
+        "kl_p99": float(p99),
+        "kl_max": float(kl.max()),
+        "top1_agreement": float(np.concatenate(list(texts["agree"])).mean()),
+        "perplexity_baseline": float(np.exp(nll["p"])),
+        "perplexity": float(np.exp(nll["q"])),
+    }
