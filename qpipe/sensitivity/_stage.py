@@ -1,0 +1,66 @@
+"""``qpipe sensitivity V``: ranks the units of a quantized variant by the KL each costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from qpipe.config import Config, Sensitivity
+from qpipe.envs import run_worker
+from qpipe.errors import ConfigError, Fault
+from qpipe.model import linears
+from qpipe.records import digest, read_json, write_json
+from qpipe.schemes import units_of
+
+__all__ = ["rank_units"]
+
+
+def rank_units(config: Config, source: str, progress: Callable[[str], None]) -> dict[str, Any]:
+    """Write ``out/sensitivity/<source>.json``: units, the costliest first.
+
+    Raises:
+        ConfigError: ``source`` is no quantized variant.
+        MissingInput: its checkpoint or the calibration set is not there.
+    """
+    release, workspace = config.release, config.workspace
+    if source not in release.variants:
+        message, known = f"'{source}' is no variant", ", ".join(release.variants)
+        raise ConfigError([Fault("configs/release.yaml", "variants", message, f"one of: {known}")])
+    scheme = config.schemes[release.variants[source].scheme]
+    if scheme.weights is None:
+        message = f"'{source}' leaves weights at 16 bits, so no unit can be put back"
+        mend = "take a variant with quantized weights"
+        raise ConfigError([Fault("configs/release.yaml", "sensitivity", message, mend)])
+    settings = release.sensitivity.get(source, Sensitivity())
+    checkpoint = workspace.checkpoint(source)
+    manifest = read_json(checkpoint / "manifest.json", f"qpipe quantize {source}")
+    use = release.variants[source].calibration or release.calibration
+    folder = workspace.calibration(Path(use.mix).stem)
+    calibration = read_json(folder / "report.json", "qpipe calibrate")
+    units = units_of(module.name for module in linears(workspace.model))
+    key = digest(manifest["checkpoint_hash"], calibration["hash"], settings.model_dump())
+    request = {
+        "model": str(workspace.model),
+        "checkpoint": str(checkpoint),
+        "calibration": str(folder / "calib.jsonl"),
+        "samples": settings.samples,
+        "tokens": settings.tokens,
+        "units": units,
+        "store": str(workspace.cache / "sensitivity" / f"{key[:16]}.json"),
+        "trust_remote_code": release.model.trust_remote_code,
+    }
+    found = run_worker("quantize", "sensitivity", request, workspace, source, progress)
+    ranked = sorted(found["units"], key=lambda row: (-row["kl"], row["unit"]))
+    record = {
+        "source": source,
+        "checkpoint_hash": manifest["checkpoint_hash"],
+        "calibration_hash": calibration["hash"],
+        "method": "KL(16-bit ‖ one unit quantized), full vocabulary, nats a token",
+        "tokens": found["tokens"],
+        "control_kl": found["control_kl"],
+        "seconds": found["seconds"],
+        "units": ranked,
+    }
+    write_json(workspace.sensitivity(source), record)
+    return record
