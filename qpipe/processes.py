@@ -19,6 +19,8 @@ QUIET = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "VLLM_NO_USAGE_STATS": "1",
     "TOKENIZERS_PARALLELISM": "false",
+    # Advice about a missing torch: the control environment has none on purpose.
+    "TRANSFORMERS_VERBOSITY": "error",
 }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -63,10 +62,13 @@ def plan_serving(
     env = dict(serve.env)
     if hardware.device == "cpu" and serve.kv_cache_gib:
         env.setdefault("VLLM_CPU_KVCACHE_SPACE", f"{serve.kv_cache_gib:g}")
-    if hardware.device == "cpu":
-        # The engine would keep one core for its front end, half of a two-core machine.
-        cores = sorted(os.sched_getaffinity(0))
-        env.setdefault("VLLM_CPU_OMP_THREADS_BIND", ",".join(map(str, cores)))
+    extra: dict[str, str | int | float | bool] = {}
+    if hardware.device == "cpu" and (serve.tensor_parallel_size or 1) == 1:
+        # The worker inside the engine's process: one import of the engine less at start, and all
+        # cores compute (by default one of them is kept for the front end, half of a small machine).
+        extra["distributed-executor-backend"] = "uni"
+        env.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
+        env.setdefault("OMP_NUM_THREADS", str(hardware.cores))
     kernels: tuple[str, ...] = ()
     extension = None
     if scheme is not None and mode.mode == "native":
@@ -86,7 +88,7 @@ def plan_serving(
         checkpoint=folder,
         checkpoint_hash=manifest["checkpoint_hash"],
         tokenizer=workspace.model,
-        serve=serve,
+        serve=serve.model_copy(update={"args": {**extra, **serve.args}}),
         env=env,
         kernels=kernels,
         extension=extension,

@@ -1,0 +1,307 @@
+"""Commands, their help and their exit codes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+import click
+
+from qpipe import __version__
+from qpipe.errors import QpipeError
+
+__all__ = ["main"]
+
+EPILOG = (
+    "Exit codes: 0 done, 2 usage, 3 config or data, 4 environment or machine, 5 a worker or the "
+    "engine died, 6 invalid measurement, 7 the gate says no, 130 interrupted."
+)
+
+
+def main() -> NoReturn:
+    """Entry point: runs a command and turns errors into one message and an exit code."""
+    from qpipe.processes import QUIET
+
+    for key, value in QUIET.items():
+        os.environ.setdefault(key, value)
+    # DVC and CI stop a stage with SIGTERM: end children on the same way out as Ctrl-C.
+    signal.signal(signal.SIGTERM, _interrupt)
+    debug = "--debug" in sys.argv
+    try:
+        cli.main(standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("interrupted; finished work is kept, run the command again to go on", err=True)
+        sys.exit(130)
+    except QpipeError as error:
+        if debug:
+            raise
+        click.echo(f"qpipe: {error}", err=True)
+        sys.exit(error.exit_code)
+    except Exception as error:
+        if debug:
+            raise
+        click.echo(f"qpipe: a fault of qpipe itself: {type(error).__name__}: {error}", err=True)
+        click.echo("  mend: run again with --debug and report the traceback", err=True)
+        sys.exit(1)
+    sys.exit(0)
+
+
+def _interrupt(*_: Any) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+@click.group(epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="qpipe")
+@click.option("--debug", is_flag=True, help="Show tracebacks.")
+def cli(debug: bool) -> None:
+    """Quantize a model, serve every variant, judge it against BF16, gate the release.
+
+    Run from the folder that holds configs/release.yaml. `dvc repro` runs all stages.
+    """
+
+
+@cli.group()
+def env() -> None:
+    """Isolated environments for quantizing and serving."""
+
+
+@env.command("sync")
+@click.argument("names", nargs=-1)
+def env_sync(names: tuple[str, ...]) -> None:
+    """Install what is missing or out of date: quantize and serve, or the NAMES given.
+
+    Example: qpipe env sync quantize serve
+    """
+    from qpipe.envs import sync
+    from qpipe.paths import Workspace
+
+    with _progress() as progress:
+        sync(list(names) or ["quantize", "serve"], Workspace.here(), progress)
+
+
+@cli.command()
+def validate() -> None:
+    """Check the release file and every file it names; report all faults at once.
+
+    Example: qpipe validate
+    """
+    from qpipe.validate import validate as check
+
+    config = _config()
+    check(config)
+    names = ", ".join(config.release.names)
+    click.echo(f"{config.release.name}: {len(config.release.names)} variants ({names}); no faults")
+
+
+@cli.command()
+def model() -> None:
+    """Bring the release's model to out/model.
+
+    Example: qpipe model
+    """
+    from qpipe.model import make_model
+
+    with _progress() as progress:
+        manifest = make_model(_config(), progress)
+    click.echo(f"{manifest['source']}: {manifest['parameters'] / 1e6:.0f}M parameters")
+    if manifest["note"]:
+        click.echo(manifest["note"])
+
+
+@cli.command()
+def calibrate() -> None:
+    """Build every calibration set that the release's variants use.
+
+    Example: qpipe calibrate
+    """
+    from pathlib import Path
+
+    from qpipe.calibration import build_calibration
+
+    config = _config()
+    release, workspace = config.release, config.workspace
+    uses = {release.calibration.mix: release.calibration}
+    uses |= {v.calibration.mix: v.calibration for v in release.variants.values() if v.calibration}
+    for use in uses.values():
+        out = workspace.calibration(Path(use.mix).stem)
+        mix = workspace.root / use.mix
+        report = build_calibration(mix, workspace.model, out, use.samples, use.tokens, use.seed)
+        click.echo(f"{use.mix}: {report['samples']} rows of {report['tokens']} tokens")
+        for note in report["notes"]:
+            click.echo(f"  note: {note}")
+
+
+@cli.command()
+@click.argument("variant")
+def quantize(variant: str) -> None:
+    """Build VARIANT's checkpoint under out/models.
+
+    Example: qpipe quantize gptq-w4a16
+    """
+    from qpipe.quantize import make_variant
+
+    with _progress() as progress:
+        manifest = make_variant(_config(), variant, progress)
+    click.echo(f"{variant}: {manifest['weights_gib']:.3f} GiB of weights")
+
+
+@cli.command()
+@click.argument("variant")
+@click.option(
+    "--only",
+    multiple=True,
+    type=click.Choice(["fidelity", "evaluate", "bench"]),
+    help="Only this part; may be given more than once.",
+)
+def measure(variant: str, only: tuple[str, ...]) -> None:
+    """Serve VARIANT once and measure fidelity, evaluation and bench on that server.
+
+    Example: qpipe measure gptq-w4a16 --only fidelity
+    """
+    from qpipe.measure import PARTS
+    from qpipe.measure import measure as run
+
+    with _progress() as progress:
+        run(_config(), variant, progress, only or PARTS)
+
+
+@cli.command()
+@click.argument("source")
+def sensitivity(source: str) -> None:
+    """Rank SOURCE's fused units by the KL that each costs.
+
+    Example: qpipe sensitivity gptq-w4a16
+    """
+    from qpipe.sensitivity import rank_units
+
+    with _progress() as progress:
+        record = rank_units(_config(), source, progress)
+    for row in record["units"][:10]:
+        click.echo(f"{row['kl']:.5f}  {row['unit']}")
+
+
+@cli.command()
+def compare() -> None:
+    """Compare every variant with the baseline, paired per question.
+
+    Example: qpipe compare
+    """
+    from qpipe.compare import compare as run
+
+    run(_config())
+
+
+@cli.command()
+@click.option("--enforce", is_flag=True, help="Exit with 7 unless every variant is GO.")
+@click.option("--json", "as_json", is_flag=True, help="Print the verdicts as JSON.")
+def gate(enforce: bool, as_json: bool) -> None:
+    """Give each variant its verdict from the policy in the release file.
+
+    Example: qpipe gate --enforce
+    """
+    import json
+
+    from qpipe.gate import enforce as check
+    from qpipe.gate import gate as run
+
+    config = _config()
+    record = run(config)
+    if as_json:
+        click.echo(json.dumps(record, indent=2, ensure_ascii=False))
+    else:
+        for name, entry in record["verdicts"].items():
+            click.echo(f"{entry['verdict']:<13} {name}")
+    if enforce:
+        check(record)
+
+
+@cli.command()
+def track() -> None:
+    """Log the release and its variants to MLflow.
+
+    Example: qpipe track
+    """
+    from qpipe.track import track as run
+
+    record = run(_config())
+    click.echo(f"MLflow run {record['run_id']} in {record['uri']}")
+
+
+@cli.command()
+@click.option("--table", is_flag=True, help="Print the table of verdicts; write nothing.")
+def report(table: bool) -> None:
+    """Write out/report/index.html and report.md.
+
+    Example: qpipe report --table
+    """
+    from rich.console import Console
+
+    from qpipe.report import report as run
+    from qpipe.report import verdict_table
+
+    config = _config()
+    if table:
+        verdict_table(config, Console())
+        return
+    run(config)
+    click.echo(f"report: {config.workspace.report / 'index.html'}")
+
+
+@cli.command()
+@click.argument("variant")
+def serve(variant: str) -> None:
+    """Serve VARIANT as it is measured, until Ctrl-C.
+
+    Example: qpipe serve gptq-w4a16
+    """
+    import time
+
+    from qpipe.hardware import detect
+    from qpipe.serving import plan_serving, start
+
+    config = _config()
+    with _progress() as progress:
+        plan = plan_serving(config, variant, detect(), progress)
+        with start(plan, config.workspace, progress) as server:
+            progress(f"{variant} answers at {server.client.base_url} (Ctrl-C ends it)")
+            while server.client.healthy():
+                time.sleep(2)
+
+
+def _config() -> Any:
+    from qpipe.config import load_config
+    from qpipe.paths import Workspace
+
+    return load_config(Workspace.here())
+
+
+@contextmanager
+def _progress() -> Iterator[Any]:
+    """A spinner with the latest step on a terminal, plain lines elsewhere."""
+    import time
+
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    started = time.monotonic()
+
+    def stamp() -> str:
+        return f"{time.monotonic() - started:6.0f} s"
+
+    if not console.is_terminal:
+        yield lambda message: click.echo(f"{stamp()}  {message}", err=True)
+        return
+    with console.status("") as status:
+
+        def show(message: str) -> None:
+            console.print(f"[dim]{stamp()}[/]  {message}", highlight=False)
+            status.update(message)
+
+        yield show

@@ -1,0 +1,61 @@
+"""A cell: one (variant, task) evaluation, kept by content."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from qpipe.records import read_json, staged_dir, write_json
+
+__all__ = ["COLUMNS", "Result", "load_cell", "store_cell", "write_samples"]
+
+COLUMNS = {
+    "suite": "string",
+    "task": "string",
+    "category": "string",
+    "doc_id": "string",
+    "doc_hash": "string",
+    "prompt_hash": "string",
+    "target_hash": "string",
+    "level": "Int64",
+    "response": "string",
+    "score": "float64",
+    "finish_reason": "string",
+    "prompt_tokens": "Int64",
+    "completion_tokens": "Int64",
+}
+"""Columns of ``samples.parquet`` and their types."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one cell measured."""
+
+    record: dict[str, Any]
+    """Suite, category, n, metric, score, data_hash and seconds."""
+    samples: pd.DataFrame
+    """One row a question."""
+
+
+def load_cell(folder: Path) -> Result | None:
+    """The kept result, if there is one."""
+    if not folder.exists():
+        return None
+    kept = read_json(folder / "cell.json", "qpipe measure")
+    del kept["schema_version"]
+    return Result(kept, pd.read_parquet(folder / "samples.parquet"))
+
+
+def store_cell(folder: Path, result: Result) -> None:
+    """Keep a result; a kill leaves all of it or nothing."""
+    with staged_dir(folder) as staged:
+        write_samples(staged, result.samples)
+        write_json(staged / "cell.json", result.record)
+
+
+def write_samples(folder: Path, samples: pd.DataFrame) -> None:
+    """Write ``samples.parquet``."""
+    samples.to_parquet(folder / "samples.parquet", index=False)

@@ -1,0 +1,151 @@
+"""lm-eval's model for a served variant. Imports lm_eval: import this module inside functions."""
+
+from __future__ import annotations
+
+import math
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+from lm_eval.api.registry import register_model
+from lm_eval.models.openai_completions import LocalCompletionsAPI
+
+from qpipe.errors import EngineError, InvalidMeasurement
+
+__all__ = ["Answer", "LogProb", "ServedModel", "served_model"]
+
+# lm-eval cuts longer prompts on the left without a word; the engine refuses them with one.
+_NO_LIMIT = 1 << 30
+_ATTEMPTS = 3
+_TIMEOUT_S = 600
+
+
+class Answer(str):
+    """A generated text with what the engine says of it; lm-eval hands it through untouched."""
+
+    finish_reason: str | None = None
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+
+
+class LogProb(float):
+    """A continuation's log-likelihood with the number of tokens sent for it."""
+
+    prompt_tokens: int = 0
+
+
+@register_model("qpipe-completions")
+class ServedModel(LocalCompletionsAPI):  # type: ignore[misc]
+    """``local-completions`` that keeps finish reasons and token counts and checks BOS."""
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(tokenizer_backend="huggingface", tokenized_requests=True, **arguments)
+        self._bos: int | None = self.tokenizer.bos_token_id
+        self._adds_bos = self._bos is not None and self.tokenizer("a").input_ids[0] == self._bos
+
+    def tok_encode(self, string: Any, left_truncate_len: int | None = None, **_: Any) -> Any:
+        """Token ids with exactly the BOS the tokenizer's own template gives."""
+        encoded = self.tokenizer(
+            string, add_special_tokens=False, return_attention_mask=False
+        ).input_ids
+        if isinstance(string, str):
+            return self._with_bos(encoded)
+        return [self._with_bos(ids) for ids in encoded]
+
+    def _with_bos(self, ids: list[int]) -> list[int]:
+        # A rendered chat brings its own BOS; a plain prompt gets what the tokenizer would add.
+        if self._adds_bos and ids[:1] != [self._bos]:
+            ids = [self._bos, *ids]  # type: ignore[list-item]
+        if self._bos is not None and ids[:2] == [self._bos, self._bos]:
+            raise InvalidMeasurement(
+                "a prompt starts with two BOS tokens",
+                mend="take the BOS out of the rows or out of the chat template",
+            )
+        return ids
+
+    def apply_chat_template(
+        self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True
+    ) -> str:
+        """The conversation as the model's template writes it, without thinking."""
+        rendered: str = self.tokenizer.apply_chat_template(
+            chat_history,
+            tokenize=False,
+            add_generation_prompt=add_generation_prompt,
+            continue_final_message=not add_generation_prompt,
+            enable_thinking=False,
+        )
+        return rendered
+
+    @staticmethod
+    def parse_generations(outputs: Any, **_: Any) -> list[Answer]:
+        """The texts of a response, each with its finish reason and token counts."""
+        try:
+            return [
+                _answer(choice, output.get("usage") or {})
+                for output in _listed(outputs)
+                for choice in sorted(output["choices"], key=itemgetter("index"))
+            ]
+        except (KeyError, TypeError, AttributeError) as error:
+            raise EngineError(f"the engine's answer is malformed: {outputs!r:.300}") from error
+
+    @staticmethod
+    def parse_logprobs(
+        outputs: Any,
+        tokens: list[list[int]] | None = None,
+        ctxlens: list[int] | None = None,
+        **_: Any,
+    ) -> list[tuple[LogProb, bool]]:
+        """Log-likelihoods of the continuations in a response."""
+        tokens = tokens or []
+        try:
+            pairs = LocalCompletionsAPI.parse_logprobs(outputs, tokens=tokens, ctxlens=ctxlens)
+            scored = [
+                len(choice["logprobs"]["token_logprobs"])
+                for output in _listed(outputs)
+                for choice in sorted(output["choices"], key=itemgetter("index"))
+            ]
+        except (KeyError, TypeError, ValueError) as error:
+            raise EngineError(f"the engine's answer is malformed: {outputs!r:.300}") from error
+        results = []
+        for (value, greedy), sent, count in zip(pairs, tokens, scored, strict=True):
+            # One token is generated beyond the echoed prompt.
+            if count != len(sent) + 1 or not math.isfinite(value):
+                raise EngineError(
+                    f"the engine scored {count - 1} of {len(sent)} prompt tokens, sum {value}",
+                    mend="the engine must echo every prompt token with its log-probability",
+                )
+            result = LogProb(value)
+            result.prompt_tokens = len(sent)
+            results.append((result, greedy))
+        return results
+
+
+def _listed(outputs: Any) -> list[Any]:
+    return outputs if isinstance(outputs, list) else [outputs]
+
+
+def _answer(choice: dict[str, Any], usage: dict[str, Any]) -> Answer:
+    if choice["text"] is None:
+        raise TypeError("no text")
+    answer = Answer(choice["text"])
+    answer.finish_reason = choice.get("finish_reason")
+    answer.prompt_tokens = usage.get("prompt_tokens")
+    answer.completion_tokens = usage.get("completion_tokens")
+    return answer
+
+
+def served_model(
+    base_url: str, model_id: str, tokenizer_dir: Path, *, concurrency: int, seed: int
+) -> ServedModel:
+    """The model behind ``base_url`` (which ends in ``/v1``)."""
+    return ServedModel(
+        model=model_id,
+        base_url=f"{base_url.rstrip('/')}/completions",
+        tokenizer=str(tokenizer_dir),
+        num_concurrent=concurrency,
+        max_retries=_ATTEMPTS,
+        timeout=_TIMEOUT_S,
+        max_length=_NO_LIMIT,
+        seed=seed,
+        batch_size=1,
+    )

@@ -1,0 +1,116 @@
+"""A tiny tokenizer and a completions server that answers by rule."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+TEMPLATE = (
+    "{{ bos_token }}{% for message in messages %}"
+    "<{{ message['role'] }}>{{ message['content'] }}\n{% endfor %}"
+    "{% if add_generation_prompt %}<assistant>{% endif %}"
+)
+
+
+@pytest.fixture(scope="session")
+def tokenizer_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One token a byte, BOS added, with a chat template that brings its own BOS."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
+    from transformers import PreTrainedTokenizerFast
+
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    vocabulary = {token: index for index, token in enumerate(["<s>", "</s>", *letters])}
+    core = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
+    core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    core.decoder = decoders.ByteLevel()
+    core.post_processor = processors.TemplateProcessing(
+        single="<s> $A", special_tokens=[("<s>", 0)]
+    )
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=core, bos_token="<s>", eos_token="</s>", pad_token="</s>"
+    )
+    tokenizer.chat_template = TEMPLATE
+    folder = tmp_path_factory.mktemp("tokenizer")
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+class FakeEngine:
+    """``/v1/completions`` over the byte tokenizer.
+
+    ``answer`` maps a prompt to (text, finish reason); ``likes`` says which echoed texts are likely.
+    """
+
+    def __init__(self, tokenizer_dir: Path) -> None:
+        from transformers import AutoTokenizer
+
+        self.tokenizer = AutoTokenizer.from_pretrained(tokenizer_dir)
+        self.answer: Callable[[str], tuple[str, str]] = lambda prompt: ("?", "stop")
+        self.likes: Callable[[str], bool] = lambda text: False
+        self.fails: Callable[[str], bool] = lambda text: False
+        self.echo_short = False
+        self.requests: list[dict[str, Any]] = []
+        engine = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                engine.requests.append(body)
+                status, reply = engine.reply(body)
+                data = json.dumps(reply).encode()
+                self.send_response(status)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.thread = threading.Thread(target=self.server.serve_forever, daemon=True)
+        self.thread.start()
+
+    @property
+    def base_url(self) -> str:
+        return f"http://127.0.0.1:{self.server.server_port}/v1"
+
+    def reply(self, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        (ids,) = body["prompt"]
+        text = self.tokenizer.decode(ids, skip_special_tokens=True)
+        if self.fails(text):
+            return 400, {"error": "the prompt is too long"}
+        if body.get("echo"):
+            value = -0.1 if self.likes(text) else -1.0
+            count = len(ids) + (0 if self.echo_short else 1)
+            values = [None] + [value] * (count - 1)
+            tops = [None] + [{"x": value}] * (count - 1)
+            choice = {
+                "index": 0,
+                "text": text,
+                "finish_reason": "length",
+                "logprobs": {"token_logprobs": values, "top_logprobs": tops},
+            }
+            return 200, {"choices": [choice], "usage": {"prompt_tokens": len(ids)}}
+        answer, reason = self.answer(text)
+        usage = {"prompt_tokens": len(ids), "completion_tokens": len(answer)}
+        choice = {"index": 0, "text": answer, "finish_reason": reason}
+        return 200, {"choices": [choice], "usage": usage}
+
+    def close(self) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+        self.thread.join()
+
+
+@pytest.fixture
+def engine(tokenizer_dir: Path) -> Iterator[FakeEngine]:
+    fake = FakeEngine(tokenizer_dir)
+    yield fake
+    fake.close()

@@ -1,0 +1,267 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+import pytest
+
+from qpipe.config import (
+    BusinessSuite,
+    Config,
+    Evaluation,
+    Gate,
+    ModelSource,
+    PublicSuite,
+    PublicTask,
+    Release,
+    Suite,
+)
+from qpipe.errors import ConfigError, EngineError, EnvError, InvalidMeasurement
+from qpipe.evaluation import run_suites
+from qpipe.paths import Workspace
+from qpipe.records import read_json
+
+if TYPE_CHECKING:
+    from tests.evaluation.conftest import FakeEngine
+
+ROWS: dict[str, list[dict[str, Any]]] = {
+    "math": [
+        {"prompt": "1 + 1 =", "reference": 2, "scorer": "numeric", "level": 1, "stop": ["\n"]},
+        {"prompt": "9 - 5 =", "reference": 4, "scorer": "numeric", "level": 2, "max_tokens": 5},
+    ],
+    "sort": [
+        {"prompt": "So bad!", "reference": "bad", "scorer": "choice", "choices": ["good", "bad"], "level": 1},
+        {"prompt": "Capital?", "reference": "Oslo", "scorer": "contains", "level": 1},
+    ],
+}  # fmt: skip
+
+Run = Callable[..., dict[str, Any]]
+
+
+def write_rows(root: Path, rows: dict[str, list[dict[str, Any]]]) -> None:
+    for category, group in rows.items():
+        lines = [
+            json.dumps({"id": f"{category}-{number}", "category": category, **row})
+            for number, row in enumerate(group)
+        ]
+        (root / f"{category}.jsonl").write_text("\n".join(lines))
+
+
+def make_config(root: Path, suites: dict[str, Suite], **evaluation: Any) -> Config:
+    release = Release(
+        name="test",
+        model=ModelSource(source="path:model"),
+        variants={},
+        evaluation=Evaluation(suites=list(suites), concurrency=4, **evaluation),
+        gate=Gate(),
+    )
+    files = {name: root / f"{name}.yaml" for name in suites}
+    return Config(Workspace(root), release, {}, suites, files)
+
+
+@pytest.fixture
+def run(tmp_path: Path, engine: FakeEngine, tokenizer_dir: Path) -> Run:
+    def run(config: Config, checkpoint: str = "c0", **more: Any) -> dict[str, Any]:
+        arguments: dict[str, Any] = {
+            "base_url": engine.base_url,
+            "model_id": "m",
+            "tokenizer_dir": tokenizer_dir,
+            "checkpoint_hash": checkpoint,
+            "context": {"engine": "fake"},
+            "out_dir": tmp_path / "out" / "eval" / "bf16",
+        }
+        return run_suites(config, "bf16", **{**arguments, **more})
+
+    engine.answer = lambda prompt: (" 2", "stop") if "+" in prompt else (" no 5 and on", "length")
+    engine.likes = lambda text: text.endswith("bad")
+    return run
+
+
+def business(chat: bool) -> BusinessSuite:
+    files = {category: f"{category}.jsonl" for category in ROWS}
+    return BusinessSuite(kind="business", files=files, chat=chat, max_tokens=9)
+
+
+@pytest.mark.parametrize("chat", [False, True])
+def test_business_suite(tmp_path: Path, engine: FakeEngine, run: Run, chat: bool) -> None:
+    write_rows(tmp_path, ROWS)
+    lines: list[str] = []
+    results = run(make_config(tmp_path, {"mine": business(chat)}), on_cell=lines.append)
+
+    out = tmp_path / "out" / "eval" / "bf16"
+    assert read_json(out / "results.json", "x") == results
+    assert results["categories"]["math"] == {"n": 2, "score": 0.5, "truncated_share": 0.5}
+    assert results["categories"]["sort"] == {"n": 2, "score": 0.5, "truncated_share": 1.0}
+    task = results["tasks"]["mine-math"]
+    assert (task["suite"], task["category"], task["n"], task["score"]) == ("mine", "math", 2, 0.5)
+    assert not task["cached"] and task["seconds"] > 0 and len(task["data_hash"]) == 64
+    assert [line.split(":")[0] for line in lines] == ["mine-math", "mine-sort"]
+
+    samples = pd.read_parquet(out / "samples.parquet").set_index("doc_id")
+    assert list(samples.index) == ["math-0", "math-1", "sort-0", "sort-1"]
+    assert list(samples.score) == [1, 0, 1, 0]
+    assert list(samples.level) == [1, 2, 1, 1]
+    assert samples.response["math-0"] == " 2"
+    assert samples.response["sort-0"] == "bad"
+    assert list(samples.finish_reason.fillna("-")) == ["stop", "length", "-", "length"]
+    assert samples.completion_tokens["math-0"] == 2
+    prefix, suffix = ("<user>", "\n<assistant>") if chat else ("", "")
+    assert samples.prompt_tokens["math-0"] == 1 + len(f"{prefix}1 + 1 ={suffix}")
+    assert pd.isna(samples.completion_tokens["sort-0"])
+    assert samples[["doc_hash", "prompt_hash", "target_hash"]].notna().all(axis=None)
+
+    generated = {
+        engine.tokenizer.decode(body["prompt"][0]): body
+        for body in engine.requests
+        if not body.get("echo")
+    }
+    first = generated[f"<s>{prefix}1 + 1 ={suffix}"]  # one BOS, with and without a template
+    assert (first["max_tokens"], first["stop"], first["temperature"]) == (9, ["\n"], 0)
+    assert generated[f"<s>{prefix}9 - 5 ={suffix}"]["max_tokens"] == 5
+    echoed = [engine.tokenizer.decode(b["prompt"][0]) for b in engine.requests if b.get("echo")]
+    space = "" if chat else " "
+    assert sorted(echoed) == [f"<s>{prefix}So bad!{suffix}{space}{c}" for c in ("bad", "good")]
+
+
+def test_cells_are_kept_by_content(tmp_path: Path, engine: FakeEngine, run: Run) -> None:
+    write_rows(tmp_path, ROWS)
+    config = make_config(tmp_path, {"mine": business(False)})
+    first = run(config)
+    count = len(engine.requests)
+    again = run(config)
+    assert len(engine.requests) == count
+    assert [task["cached"] for task in again["tasks"].values()] == [True, True]
+    assert again["categories"] == first["categories"]
+
+    changed = {**ROWS, "math": [*ROWS["math"], {**ROWS["math"][0], "prompt": "3 + 1 ="}]}
+    write_rows(tmp_path, changed)
+    third = run(config)
+    assert [task["cached"] for task in third["tasks"].values()] == [False, True]
+    assert third["tasks"]["mine-math"]["n"] == 3
+
+    for more in ({"checkpoint": "c1"}, {"context": {"engine": "fake 2"}}):
+        assert not any(task["cached"] for task in run(config, **more)["tasks"].values())
+    limited = make_config(tmp_path, {"mine": business(False)}, limit=1)
+    assert {task["n"] for task in run(limited)["tasks"].values()} == {1}
+
+
+def test_a_failed_request_is_an_error_and_keeps_finished_cells(
+    tmp_path: Path, engine: FakeEngine, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("qpipe.evaluation._served._ATTEMPTS", 1)
+    write_rows(tmp_path, ROWS)
+    config = make_config(tmp_path, {"mine": business(False)})
+    engine.fails = lambda text: text.startswith("Capital")
+    with pytest.raises(EngineError, match="mine-sort"):
+        run(config)
+    assert not (tmp_path / "out" / "eval" / "bf16").exists()
+    log = (tmp_path / ".qpipe" / "logs" / "evaluate-bf16.log").read_text()
+    assert "the prompt is too long" in log
+
+    engine.fails = lambda text: False
+    results = run(config)
+    assert [task["cached"] for task in results["tasks"].values()] == [True, False]
+
+
+def test_an_engine_that_does_not_echo_is_refused(
+    tmp_path: Path, engine: FakeEngine, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("qpipe.evaluation._served._ATTEMPTS", 1)
+    engine.echo_short = True
+    write_rows(tmp_path, ROWS)
+    with pytest.raises(EngineError, match="scored"):
+        run(make_config(tmp_path, {"mine": business(False)}))
+
+
+def test_two_bos_tokens_are_refused(tmp_path: Path, run: Run) -> None:
+    write_rows(tmp_path, {**ROWS, "math": [{**ROWS["math"][0], "prompt": "<s><s>1 + 1 ="}]})
+    with pytest.raises(InvalidMeasurement, match="two BOS"):
+        run(make_config(tmp_path, {"mine": business(False)}))
+
+
+def test_faults_come_before_anything_runs(tmp_path: Path, engine: FakeEngine, run: Run) -> None:
+    write_rows(tmp_path, {**ROWS, "sort": [{**ROWS["sort"][0], "scorer": "magic"}]})
+    twice = PublicSuite(kind="public", tasks={"arc_easy": PublicTask(category="k")})
+    config = make_config(tmp_path, {"mine": business(False), "p": twice, "q": twice})
+    with pytest.raises(ConfigError) as caught:
+        run(config)
+    assert [fault.key for fault in caught.value.faults] == ["scorer", "tasks.arc_easy"]
+    assert not engine.requests
+
+
+def local_suite(tmp_path: Path) -> PublicSuite:
+    (tmp_path / "data").mkdir()
+    arc = [
+        {"query": "Question: Sky?", "choices": ["blue", "loud"], "gold": 0},
+        {"query": "Question: Ice?", "choices": ["hot", "cold"], "gold": 1},
+    ]
+    sums = [{"question": f"{n} + 1?", "answer": f"so\n#### {n + 1}"} for n in range(3)]
+    for name, rows in {"arc": arc, "train": sums, "test": sums[:2]}.items():
+        text = "".join(json.dumps(row) + "\n" for row in rows)
+        (tmp_path / "data" / f"{name}.jsonl").write_text(text)
+    override: dict[str, object] = {
+        "doc_to_text": "{{query}}\nAnswer:",
+        "doc_to_choice": "{{choices}}",
+        "doc_to_target": "{{gold}}",
+        "should_decontaminate": False,
+    }
+    return PublicSuite(
+        kind="public",
+        tasks={
+            "arc_easy": PublicTask(
+                category="knowledge", data_files="arc.jsonl", override=override, metric="acc"
+            ),
+            "gsm8k": PublicTask(
+                category="math",
+                num_fewshot=1,
+                limit=1,
+                data_files={"train": "train.jsonl", "test": "test.jsonl"},
+                metric="exact_match,flexible-extract",
+            ),
+        },
+    )
+
+
+def test_public_tasks_over_local_rows(tmp_path: Path, engine: FakeEngine, run: Run) -> None:
+    engine.likes = lambda text: text.endswith(("blue", "hot"))
+    engine.answer = lambda prompt: ("It is 1", "stop")
+    config = make_config(tmp_path, {"p": local_suite(tmp_path)}, data_dir="data")
+    results = run(config)
+    assert results["categories"]["knowledge"] == {"n": 2, "score": 0.5, "truncated_share": 0.0}
+    assert results["tasks"]["gsm8k"]["n"] == 1
+    assert results["tasks"]["gsm8k"]["score"] == 1.0
+    assert results["tasks"]["gsm8k"]["metric"] == "exact_match,flexible-extract"
+    generated = [b for b in engine.requests if not b.get("echo")]
+    assert len(generated) == 1
+    prompt = engine.tokenizer.decode(generated[0]["prompt"][0])
+    assert prompt.startswith("<s>Question:") and prompt.count("Question:") == 2
+    again = run(config)
+    assert all(task["cached"] for task in again["tasks"].values())
+
+
+def test_missing_local_rows_name_the_mend(tmp_path: Path, run: Run) -> None:
+    suite = local_suite(tmp_path)
+    (tmp_path / "data" / "arc.jsonl").unlink()
+    with pytest.raises(EnvError, match="data_dir"):
+        run(make_config(tmp_path, {"p": suite}, data_dir="data"))
+
+
+def test_no_network_names_the_mend(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def offline(*_: Any, **__: Any) -> None:
+        raise ConnectionError("cannot reach the hub")
+
+    monkeypatch.setattr("datasets.load_dataset", offline)
+    suite = PublicSuite(kind="public", tasks={"arc_easy": PublicTask(category="k")})
+    with pytest.raises(EnvError, match=r"set evaluation\.data_dir"):
+        run(make_config(tmp_path, {"p": suite}))
+
+
+def test_unknown_public_task(tmp_path: Path, run: Run) -> None:
+    suite = PublicSuite(kind="public", tasks={"arc_eazy": PublicTask(category="k")})
+    with pytest.raises(ConfigError, match="no such task"):
+        run(make_config(tmp_path, {"p": suite}))

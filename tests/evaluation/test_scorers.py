@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qpipe.evaluation import SCORERS, Row, normalise, score
+
+
+def row(scorer: str, reference: Any, **more: Any) -> Row:
+    base = {"id": "x", "category": "c", "prompt": "p", "level": 1}
+    return Row.model_validate({**base, "scorer": scorer, "reference": reference, **more})
+
+
+@pytest.mark.parametrize(
+    ("scorer", "reference", "answer", "expected"),
+    [
+        ("exact", "Oslo", " oslo. \nmore", 1),
+        ("exact", "Oslo", "in Oslo", 0),
+        ("exact", 5, "5", 1),
+        ("exact", "好评", "好评。", 1),
+        ("exact", "x", "", 0),
+        ("numeric", 5, "It is 5 or 6", 1),
+        ("numeric", 5, "6 or 5", 0),
+        ("numeric", 1234.5, "1,234.50 EUR", 1),
+        ("numeric", -3, "-3", 1),
+        ("numeric", 7, "７", 1),
+        ("numeric", 7, "seven", 0),
+        ("contains", "No", "I know", 0),
+        ("contains", "No", "No, it is not", 1),
+        ("contains", "小红", "答案是小红。", 1),
+        ("contains", "a@b.org", "Write to A@B.org!", 1),
+        ("regex", r"a\s*\+\s*b", "return a+b", 1),
+        ("regex", r"a\s*\+\s*b", "return a-b", 0),
+        ("json_fields", {"a": 1, "b": "x"}, 'So: {"a": "1", "b": "X"} done', 1),
+        ("json_fields", {"a": 1, "b": "x"}, '{"a": 1}', 2 / 3),
+        ("json_fields", {"a": 1}, '{"a": 1, "b": 2, "c": 3}', 0.5),
+        ("json_fields", {"a": 1}, "{broken {", 0),
+        ("json_fields", {"a": 1}, "[1]", 0),
+    ],
+)
+def test_score(scorer: str, reference: Any, answer: str, expected: float) -> None:
+    assert score(row(scorer, reference), answer) == pytest.approx(expected)
+
+
+def test_tolerance_is_inclusive() -> None:
+    assert score(row("numeric", 1.0, tolerance=0.1), "1.1") == 1
+    assert score(row("numeric", 1.0, tolerance=0.1), "1.2") == 0
+
+
+@pytest.mark.parametrize("reference", [1, "no"])
+def test_choice_takes_index_or_text(reference: int | str) -> None:
+    question = row("choice", reference, choices=["yes", "no"])
+    assert score(question, "no") == 1
+    assert score(question, "yes") == 0
+
+
+@given(answer=st.text(), reference=st.text(min_size=1))
+def test_text_scores_are_zero_or_one(answer: str, reference: str) -> None:
+    for scorer in ("exact", "contains"):
+        assert score(row(scorer, reference), answer) in (0, 1)
+
+
+@given(answer=st.text())
+def test_scores_of_any_answer_lie_between_zero_and_one(answer: str) -> None:
+    assert 0 <= score(row("json_fields", {"a": 1}), answer) <= 1
+    assert score(row("numeric", 3), answer) in (0, 1)
+
+
+@given(value=st.floats(-1e9, 1e9, allow_nan=False))
+def test_a_number_finds_itself(value: float) -> None:
+    assert score(row("numeric", value), f"= {value:.6f}") == float(
+        abs(round(value, 6) - value) <= 1e-9 * max(1, abs(value))
+    )
+
+
+@given(fields=st.dictionaries(st.text(), st.integers() | st.text(), min_size=1))
+def test_json_finds_itself(fields: dict[str, Any]) -> None:
+    assert score(row("json_fields", fields), json.dumps(fields)) == 1
+
+
+@given(text=st.text())
+def test_normalise_is_idempotent_on_ascii_edges(text: str) -> None:
+    assert normalise(f"  {text}. ") == normalise(text)
+
+
+def test_every_scorer_is_known_to_rows() -> None:
+    assert set(SCORERS) == set(Row.model_fields["scorer"].annotation.__args__)  # type: ignore[union-attr]
