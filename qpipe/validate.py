@@ -29,10 +29,7 @@ def validate(config: Config) -> None:
         except ConfigError as error:
             faults.extend(error.faults)
 
-    uses = {release.calibration.mix}
-    uses |= {v.calibration.mix for v in release.variants.values() if v.calibration}
-    for mix in sorted(uses):
-        collect(lambda mix=mix: load_mix(root / mix, root))  # type: ignore[misc]
+    collect(lambda: load_mix(root / release.calibration.mix, root))
     for name, suite in config.suites.items():
         if suite.kind == "business":
             file = config.suite_files[name]

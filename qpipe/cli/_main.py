@@ -117,7 +117,7 @@ def model() -> None:
 
 @cli.command()
 def calibrate() -> None:
-    """Build every calibration set that the release's variants use.
+    """Build the calibration set.
 
     Example: qpipe calibrate
     """
@@ -126,16 +126,13 @@ def calibrate() -> None:
     from qpipe.calibration import build_calibration
 
     config = _config()
-    release, workspace = config.release, config.workspace
-    uses = {release.calibration.mix: release.calibration}
-    uses |= {v.calibration.mix: v.calibration for v in release.variants.values() if v.calibration}
-    for use in uses.values():
-        out = workspace.calibration(Path(use.mix).stem)
-        mix = workspace.root / use.mix
-        report = build_calibration(mix, workspace.model, out, use.samples, use.tokens, use.seed)
-        click.echo(f"{use.mix}: {report['samples']} rows of {report['tokens']} tokens")
-        for note in report["notes"]:
-            click.echo(f"  note: {note}")
+    use, workspace = config.release.calibration, config.workspace
+    out = workspace.calibration(Path(use.mix).stem)
+    mix = workspace.root / use.mix
+    report = build_calibration(mix, workspace.model, out, use.samples, use.tokens, use.seed)
+    click.echo(f"{use.mix}: {report['samples']} rows of {report['tokens']} tokens")
+    for note in report["notes"]:
+        click.echo(f"  note: {note}")
 
 
 @cli.command()

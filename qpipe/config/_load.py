@@ -65,11 +65,6 @@ def load_config(workspace: Workspace) -> Config:
         scheme_names = [(f"variants.{k}.scheme", v.scheme) for k, v in release.variants.items()]
         suite_names = list(release.evaluation.suites)
         files = [("calibration.mix", release.calibration.mix)]
-        files += [
-            (f"variants.{name}.calibration.mix", variant.calibration.mix)
-            for name, variant in release.variants.items()
-            if variant.calibration
-        ]
         files += [("fidelity.texts", release.fidelity.texts)]
         if release.evaluation.data_dir:
             files += [("evaluation.data_dir", release.evaluation.data_dir)]

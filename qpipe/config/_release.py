@@ -114,8 +114,6 @@ class Variant(Model):
 
     scheme: Name
     """A file ``configs/schemes/NAME.yaml``."""
-    calibration: CalibrationUse | None = None
-    """A calibration set of its own; the release's when absent."""
     serve: Serve = Serve()
     """Engine settings."""
 

@@ -40,7 +40,7 @@ def make_variant(config: Config, variant: str, progress: Callable[[str], None]) 
     scheme = scheme.model_copy(update={"ignore": [*scheme.ignore, *restored]})
     preflight(source.scheme, scheme, modules)
     quantized = [m.name for m in modules if m.name not in restored] if scheme.weights else []
-    rows, calibration_hash = _calibration(config, scheme, source)
+    rows, calibration_hash = _calibration(config, scheme)
     request = {
         "model": str(workspace.model),
         "scheme": scheme.model_dump(),
@@ -80,10 +80,9 @@ def _restored(config: Config, variant: str, modules: list[Linear]) -> list[str]:
     return unit_modules([module.name for module in modules], worst)
 
 
-def _calibration(config: Config, scheme: Scheme, source: Any) -> tuple[Path | None, str | None]:
+def _calibration(config: Config, scheme: Scheme) -> tuple[Path | None, str | None]:
     if not scheme.calibrated:
         return None, None
-    use = source.calibration or config.release.calibration
-    folder = config.workspace.calibration(Path(use.mix).stem)
+    folder = config.workspace.calibration(Path(config.release.calibration.mix).stem)
     report = read_json(folder / "report.json", "qpipe calibrate")
     return folder / "calib.jsonl", report["hash"]

@@ -35,8 +35,7 @@ def rank_units(config: Config, source: str, progress: Callable[[str], None]) -> 
     settings = release.sensitivity.get(source, Sensitivity())
     checkpoint = workspace.checkpoint(source)
     manifest = read_json(checkpoint / "manifest.json", f"qpipe quantize {source}")
-    use = release.variants[source].calibration or release.calibration
-    folder = workspace.calibration(Path(use.mix).stem)
+    folder = workspace.calibration(Path(release.calibration.mix).stem)
     calibration = read_json(folder / "report.json", "qpipe calibrate")
     units = units_of(module.name for module in linears(workspace.model))
     key = digest(manifest["checkpoint_hash"], calibration["hash"], settings.model_dump())

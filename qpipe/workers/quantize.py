@@ -82,10 +82,7 @@ def _recipe(scheme: dict[str, Any]) -> list[Any]:
     for step in scheme["steps"]:
         module, name = MODIFIERS[step["method"]]
         params = dict(step["params"])
-        if step["method"] in TRANSFORMS:
-            if step["method"] == "awq":
-                params.setdefault("ignore", scheme["ignore"])
-        else:
+        if step["method"] not in TRANSFORMS:
             params |= {"ignore": scheme["ignore"], "kv_cache_scheme": kv}
             if groups:
                 params["config_groups"] = groups

@@ -1,0 +1,6 @@
+"""``python -m qpipe``."""
+
+from qpipe.cli import main
+
+if __name__ == "__main__":
+    main()
