@@ -37,10 +37,12 @@ class Hardware:
     def native_dtype(self) -> str:
         """The 16-bit type the machine multiplies in hardware, or ``float32`` where it has none.
 
-        A CPU without AVX-512 emulates bfloat16 products at about a seventh of float32's speed.
+        A CPU without AVX-512 emulates bfloat16 products at about a seventh of float32's speed; the
+        engine refuses bfloat16 on GPUs below compute capability 8.0.
         """
-        fast = self.device == "cuda" or "avx512f" in self.cpu_flags
-        return "bfloat16" if fast else "float32"
+        if self.device == "cuda":
+            return "bfloat16" if (self.cuda_capability or 0.0) >= 8.0 else "float16"
+        return "bfloat16" if "avx512f" in self.cpu_flags else "float32"
 
     def record(self) -> dict[str, Any]:
         """For provenance; only the CPU flags that decide kernels are kept."""

@@ -53,16 +53,20 @@ def spawned(
 
 def end_group(child: subprocess.Popen[bytes], grace_s: float = 10.0) -> None:
     """SIGTERM to the whole group, SIGKILL to what is left after ``grace_s`` seconds."""
-    for sig, patience in ((signal.SIGTERM, grace_s), (signal.SIGKILL, grace_s)):
-        if not _signal_group(child.pid, sig):
-            break
-        deadline = time.monotonic() + patience
-        while time.monotonic() < deadline:
-            child.poll()  # reaps the leader, so that an empty group is seen as empty
-            if not _signal_group(child.pid, 0):
+    try:
+        for sig in (signal.SIGTERM, signal.SIGKILL):
+            if not _signal_group(child.pid, sig):
                 break
-            time.sleep(0.05)
-    child.wait()
+            deadline = time.monotonic() + grace_s
+            while time.monotonic() < deadline:
+                child.poll()  # reaps the leader, so that an empty group is seen as empty
+                if not _signal_group(child.pid, 0):
+                    break
+                time.sleep(0.05)
+        child.wait()
+    except BaseException:  # a second Ctrl-C ends the patience, not the duty
+        _signal_group(child.pid, signal.SIGKILL)
+        raise
 
 
 def _signal_group(group: int, sig: int) -> bool:

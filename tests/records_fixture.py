@@ -192,12 +192,20 @@ def samples(name: str, questions: int) -> pd.DataFrame:
                     "level": "easy",
                     "response": "x",
                     "score": 0.0 if broken else right,
-                    "finish_reason": "length" if index % 20 == 0 else "stop",
+                    "finish_reason": _reason(category, index),
                     "prompt_tokens": 100,
                     "completion_tokens": 20,
                 }
             )
-    return pd.DataFrame(rows)
+    # The types that evaluation writes.
+    return pd.DataFrame(rows).astype({"finish_reason": "string"})
+
+
+def _reason(category: str, index: int) -> str | None:
+    """Low-resource rows are judged by likelihood: nothing is generated, so there is no reason."""
+    if category == "low-resource":
+        return None
+    return "length" if index % 20 == 0 else "stop"
 
 
 def write_samples(workspace: Workspace, name: str, frame: pd.DataFrame) -> None:

@@ -83,7 +83,7 @@ def _checked(level: dict[str, Any], settings: Bench) -> dict[str, Any]:
             mend="see the engine's log; lower `bench.concurrency` if it was overloaded",
         )
     lengths = level.pop("output_lens")
-    if lengths is not None and set(lengths) != {settings.output_tokens}:
+    if set(lengths) != {settings.output_tokens}:
         short = sum(length != settings.output_tokens for length in lengths)
         raise InvalidMeasurement(
             f"{where}: {short} answers are not {settings.output_tokens} tokens long",

@@ -245,7 +245,8 @@ def report(table: bool) -> None:
 
     config = _config()
     if table:
-        verdict_table(config, Console())
+        console = Console()
+        verdict_table(config, console if console.is_terminal else Console(width=160))
         return
     run(config)
     click.echo(f"report: {config.workspace.report / 'index.html'}")

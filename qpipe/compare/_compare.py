@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from qpipe.compare._pairs import Pairing, categories, overall, pair
+from qpipe.compare._pairs import Pairing, categories, cut_by_length, overall, pair
 from qpipe.compare._ratios import fidelity_part, memory_part, speed_part
 from qpipe.config import Config
 from qpipe.errors import InvalidMeasurement, MissingInput
@@ -45,6 +45,8 @@ def compare(config: Config) -> dict[str, Any]:
             if name != BASELINE
         },
     }
+    # The report depends on this folder, and DVC refuses one that no variant's ranking has made.
+    (config.workspace.out / "sensitivity").mkdir(parents=True, exist_ok=True)
     write_json(config.workspace.deltas, record)
     write_text(config.workspace.deltas.with_suffix(".csv"), _csv(record))
     return record
@@ -119,7 +121,7 @@ def _notes(own: _Measured, base: _Measured, pairing: Pairing) -> list[str]:
 
 
 def _baseline_part(rows: pd.DataFrame) -> dict[str, Any]:
-    cut = (rows["finish_reason"] == "length").astype(float)
+    cut = cut_by_length(rows)
     grouped = rows.assign(cut=cut).groupby("category", sort=True)
     return {
         "overall": {"n": len(rows), "score": float(rows["score"].mean())},

@@ -11,7 +11,7 @@ import pandas as pd
 from qpipe.errors import InvalidMeasurement
 from qpipe.stats import Paired, holm, paired_difference
 
-__all__ = ["KEY", "Pairing", "categories", "overall", "pair"]
+__all__ = ["KEY", "Pairing", "categories", "cut_by_length", "overall", "pair"]
 
 KEY = ["task", "doc_hash", "prompt_hash", "target_hash"]
 _COPY = "_copy"  # tells equal questions of one task apart
@@ -66,6 +66,11 @@ def categories(rows: pd.DataFrame, confidence: float) -> dict[str, dict[str, Any
     return found
 
 
+def cut_by_length(samples: pd.DataFrame) -> pd.Series[float]:
+    """1.0 where an answer was cut; rows judged by likelihood have no answer and so no reason."""
+    return samples["finish_reason"].fillna("").eq("length").astype(float)
+
+
 def overall(rows: pd.DataFrame, confidence: float) -> dict[str, Any]:
     """All questions together, each with the same weight."""
     return _compared(rows, confidence)
@@ -78,7 +83,7 @@ def _keyed(samples: pd.DataFrame) -> pd.DataFrame:
             **{column: ordered[column] for column in [*KEY, "category"]},
             _COPY: ordered.groupby(KEY).cumcount(),
             "score": ordered["score"].astype(float),
-            "cut": (ordered["finish_reason"] == "length").astype(float),
+            "cut": cut_by_length(ordered),
         }
     )
 

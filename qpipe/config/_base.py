@@ -13,7 +13,9 @@ __all__ = ["Model", "Name"]
 class Model(BaseModel):
     """Base of all config models."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )
 
 
 def _check_name(value: str) -> str:

@@ -58,7 +58,11 @@ def load_config(workspace: Workspace) -> Config:
         suite_names = [str(name) for name in suites] if isinstance(suites, list) else []
         paths = [
             (f"{section}.{key}", _mapping(raw.get(section)).get(key))
-            for section, key in (("calibration", "mix"), ("fidelity", "texts"))
+            for section, key in (
+                ("calibration", "mix"),
+                ("fidelity", "texts"),
+                ("evaluation", "data_dir"),
+            )
         ]
         files = [(key, path) for key, path in paths if isinstance(path, str)]
     else:
@@ -99,8 +103,9 @@ def _schemes(
     folder = workspace.root / "configs" / "schemes"
     known = sorted(path.stem for path in folder.glob("*.yaml"))
     schemes: dict[str, Scheme] = {}
+    read: set[str] = set()
     for key, name in names:
-        if name in schemes:
+        if name in read:
             continue
         path = folder / f"{name}.yaml"
         if not path.exists():
@@ -108,6 +113,7 @@ def _schemes(
             mend = f"did you mean '{near[0]}'?" if near else f"one of: {', '.join(known)}"
             faults.append(Fault(release_file, key, f"there is no scheme '{name}'", mend))
             continue
+        read.add(name)
         scheme = _read(path, workspace.root, TypeAdapter(Scheme), faults)
         if scheme is not None:
             schemes[name] = scheme
@@ -153,6 +159,10 @@ def _read(path: Path, root: Path, adapter: TypeAdapter[T], faults: list[Fault]) 
         mend = "run from the folder that holds configs/, or create the file"
         faults.append(Fault(where, "-", "the file does not exist", mend))
         return None
+    except OSError as error:
+        mend = "make it a file that you can read"
+        faults.append(Fault(where, "-", f"cannot be read: {error.strerror}", mend))
+        return None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         faults.append(Fault(where, "-", f"not YAML: {error}", "correct the syntax"))
         return None
@@ -164,7 +174,9 @@ def _read(path: Path, root: Path, adapter: TypeAdapter[T], faults: list[Fault]) 
 
 
 def _fault(where: str, detail: Any, adapter: TypeAdapter[Any]) -> Fault:
-    location = [str(part) for part in detail["loc"] if part not in ("business", "public", "[key]")]
+    location = [str(part) for part in detail["loc"] if part != "[key]"]
+    if not isinstance(adapter._type, type):  # a union's location starts with the kind it took
+        location = location[1:]
     key = ".".join(location) or "-"
     kind, message = detail["type"], detail["msg"].removeprefix("Value error, ")
     if kind == "extra_forbidden":

@@ -27,8 +27,7 @@ class Situation:
     @property
     def rows(self) -> int:
         """Calibration rows its scheme saw."""
-        source = self.release.source_of(self.variant)
-        use = (source and source.calibration) or self.release.calibration
+        use = self.release.calibration
         return min(use.samples, self.scheme.calibration_samples or use.samples)
 
     @property

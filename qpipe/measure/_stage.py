@@ -49,10 +49,10 @@ def measure(
         return
     plan = plan_serving(config, variant, hardware, progress)
     with start(plan, config.workspace, progress) as server:
+        _check_extension(server)
         provenance = server.provenance(hardware, config.release.evaluation.seed)
         if "fidelity" in only:
             measure_fidelity(config, variant, server.client, provenance, progress)
-            _check_extension(server)
         if "evaluate" in only:
             progress("evaluation")
             run_suites(
@@ -74,6 +74,7 @@ def _check_extension(server: Server) -> None:
     """A simulation that did not load would be served around in silence."""
     if server.plan.extension is None:
         return
+    server.client.complete([0], 1)
     (calls,) = server.client.call_workers("qpipe_kv_simulation")
     layers = read_json(server.plan.tokenizer / "manifest.json", "qpipe model")["config"]
     if len(calls) != layers["num_hidden_layers"]:

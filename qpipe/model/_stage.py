@@ -59,10 +59,10 @@ def _from_path(
 def _from_hub(
     rest: str, model: ModelSource, staged: Path, workspace: Workspace, progress: Progress
 ) -> str | None:
+    import httpx
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import (
         GatedRepoError,
-        HfHubHTTPError,
         LocalEntryNotFoundError,
         RepositoryNotFoundError,
         RevisionNotFoundError,
@@ -77,7 +77,7 @@ def _from_hub(
             f"the hub has no {repo} at {revision} for you: {str(error).splitlines()[0]}",
             mend="check the name and revision; for a gated model log in with `hf auth login`",
         ) from error
-    except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
+    except (httpx.HTTPError, LocalEntryNotFoundError, OSError) as error:
         raise EnvError(
             f"cannot fetch {repo} from the hub: {str(error).splitlines()[0]}",
             mend="check the network, or download the model elsewhere and use path:FOLDER",

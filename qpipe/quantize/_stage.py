@@ -11,7 +11,7 @@ from qpipe.envs import run_worker
 from qpipe.errors import ConfigError, Fault
 from qpipe.model import Linear, describe, linears
 from qpipe.records import read_json, staged_dir, write_json
-from qpipe.schemes import preflight, unit_modules
+from qpipe.schemes import preflight, quantized_modules, unit_modules
 
 __all__ = ["make_variant"]
 
@@ -39,12 +39,11 @@ def make_variant(config: Config, variant: str, progress: Callable[[str], None]) 
     restored = _restored(config, variant, modules)
     scheme = scheme.model_copy(update={"ignore": [*scheme.ignore, *restored]})
     preflight(source.scheme, scheme, modules)
-    quantized = [m.name for m in modules if m.name not in restored] if scheme.weights else []
     rows, calibration_hash = _calibration(config, scheme)
     request = {
         "model": str(workspace.model),
         "scheme": scheme.model_dump(),
-        "modules": quantized,
+        "modules": [module.name for module in quantized_modules(scheme, modules)],
         "calibration": None if rows is None else str(rows),
         "samples": scheme.calibration_samples,
         "seed": release.calibration.seed,

@@ -182,16 +182,10 @@ def _title(config: Config, name: str) -> str:
 
 
 def _calibration(config: Config) -> dict[str, dict[str, Any]]:
-    """Reports of the mixes in use, by mix name."""
-    release = config.release
-    uses = [release.calibration]
-    uses += [variant.calibration for variant in release.variants.values() if variant.calibration]
-    names = sorted({Path(use.mix).stem for use in uses})
-    reports = {
-        name: _optional(config.workspace.calibration(name) / "report.json", "qpipe calibrate")
-        for name in names
-    }
-    return {name: report for name, report in reports.items() if report}
+    """The report of the mix in use, by mix name."""
+    name = Path(config.release.calibration.mix).stem
+    report = _optional(config.workspace.calibration(name) / "report.json", "qpipe calibrate")
+    return {name: report} if report else {}
 
 
 def _date(config: Config) -> str | None:

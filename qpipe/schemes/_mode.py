@@ -8,7 +8,10 @@ from typing import Any, Literal
 from qpipe.config import Arithmetic, Scheme
 from qpipe.hardware import Hardware
 
-__all__ = ["Mode", "mode_of"]
+__all__ = ["WIDE", "Mode", "mode_of"]
+
+WIDE = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
+"""The engine's types of unquantized numbers → their names in records."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +30,7 @@ class Mode:
 
 def mode_of(scheme: Scheme | None, hardware: Hardware) -> Mode:
     """The mode of a scheme (``None``: the unquantized baseline) on one machine."""
-    wide = "bf16" if hardware.native_dtype == "bfloat16" else "fp32"
+    wide = WIDE[hardware.native_dtype]
     if scheme is None:
         here = Arithmetic(weights=wide, activations=wide, kv=wide)
         return Mode("native", "unquantized", here)

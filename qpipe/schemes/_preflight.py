@@ -9,7 +9,14 @@ from qpipe.config import QuantArgs, Scheme
 from qpipe.errors import ConfigError, Fault
 from qpipe.model import Linear
 
-__all__ = ["preflight"]
+__all__ = ["preflight", "quantized_modules"]
+
+
+def quantized_modules(scheme: Scheme, modules: Iterable[Linear]) -> list[Linear]:
+    """The linear modules whose weights the scheme quantizes."""
+    if scheme.weights is None:
+        return []
+    return [module for module in modules if not _ignored(module.name, scheme.ignore)]
 
 
 def preflight(name: str, scheme: Scheme, modules: Iterable[Linear]) -> None:
@@ -19,11 +26,10 @@ def preflight(name: str, scheme: Scheme, modules: Iterable[Linear]) -> None:
         ConfigError: with each distinct size that a group or block does not divide.
     """
     file = f"configs/schemes/{name}.yaml"
-    quantized = [module for module in modules if not _ignored(module.name, scheme.ignore)]
     faults: dict[str, Fault] = {}
     if scheme.weights is None:
         return
-    for module in quantized:
+    for module in quantized_modules(scheme, modules):
         for fault in _misfits(file, "weights", scheme.weights, module):
             faults.setdefault(f"{fault.key} {fault.message.split(' (')[0]}", fault)
     if faults:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from qpipe.config import Config, Serve
+from qpipe.config import Arithmetic, Config, Serve
 from qpipe.hardware import Hardware
 from qpipe.paths import PACKAGE
 from qpipe.quantize import simulated_checkpoint
 from qpipe.records import read_json
-from qpipe.schemes import Mode, mode_of
+from qpipe.schemes import WIDE, Mode, mode_of
 
 __all__ = ["Plan", "plan_serving"]
 
@@ -59,6 +59,9 @@ def plan_serving(
     serve = config.release.serve_of(variant).over(base)
     if serve.dtype is None:
         serve = serve.model_copy(update={"dtype": hardware.native_dtype})
+    if scheme is not None and mode.mode == "native":
+        # The pins win, or the declared arithmetic would not be what ran; `serve` is recorded.
+        serve = serve.model_copy(update={"env": {**serve.env, **scheme.env}})
     env = dict(serve.env)
     if hardware.device == "cpu" and serve.kv_cache_gib:
         env.setdefault("VLLM_CPU_KVCACHE_SPACE", f"{serve.kv_cache_gib:g}")
@@ -72,7 +75,6 @@ def plan_serving(
     kernels: tuple[str, ...] = ()
     extension = None
     if scheme is not None and mode.mode == "native":
-        env = {**scheme.env, **env}
         kernels = tuple(scheme.kernels) if hardware.device == "cpu" else ()
     if mode.mode == "simulated":
         folder = simulated_checkpoint(config, variant, progress)
@@ -84,7 +86,7 @@ def plan_serving(
             }
     return Plan(
         variant=variant,
-        mode=mode,
+        mode=_as_served(mode, serve),
         checkpoint=folder,
         checkpoint_hash=manifest["checkpoint_hash"],
         tokenizer=workspace.model,
@@ -94,6 +96,17 @@ def plan_serving(
         extension=extension,
         trust_remote_code=config.release.model.trust_remote_code,
     )
+
+
+def _as_served(mode: Mode, serve: Serve) -> Mode:
+    """The mode with the types that ``serve`` sets in place of the machine's."""
+    runs = mode.arithmetic.model_dump()
+    wide = WIDE.get(serve.dtype or "auto")
+    if wide is not None:
+        runs = {key: wide if value in WIDE.values() else value for key, value in runs.items()}
+    if serve.kv_cache_dtype not in (None, "auto"):
+        runs["kv"] = serve.kv_cache_dtype
+    return replace(mode, arithmetic=Arithmetic.model_validate(runs))
 
 
 def _arguments(plan: Plan) -> list[str]:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+# safetensors raises an error of its own type for a full disk, so the text has to tell.
+DISK_FULL = re.compile(r"No space left on device|Disk quota exceeded|Read-only file system")
 REFUSED = 3  # exit code: result.json holds {"refused": message, "mend": …}
 
 
@@ -28,11 +31,11 @@ def run(work: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
         result, code = work(request), 0
     except Refusal as refusal:
         result, code = {"refused": str(refusal), "mend": refusal.mend}, REFUSED
-    except OSError as error:
-        if error.errno not in (28, 122, 30):  # full disk, quota, read-only
+    except Exception as error:
+        if not DISK_FULL.search(str(error)):
             raise
         mend = "free disk space, then run the command again"
-        result, code = {"refused": f"cannot write: {error.strerror}", "mend": mend}, REFUSED
+        result, code = {"refused": f"cannot write the result: {error}", "mend": mend}, REFUSED
     beside = result_path.with_suffix(".partial")
     beside.write_text(json.dumps(result), encoding="utf-8")
     beside.replace(result_path)

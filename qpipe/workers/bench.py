@@ -51,7 +51,7 @@ def _level(request: dict[str, Any], level: dict[str, Any]) -> dict[str, Any]:
         "metric-percentiles": PERCENTILES,
     }
     argv = [part for key, value in arguments.items() for part in (f"--{key}", str(value))]
-    argv += ["--ignore-eos", "--disable-tqdm"]
+    argv += ["--ignore-eos", "--disable-tqdm", "--save-detailed"]
     with contextlib.redirect_stdout(io.StringIO()):
         found = main(parser.parse_args(argv))
     kept = {
@@ -61,7 +61,7 @@ def _level(request: dict[str, Any], level: dict[str, Any]) -> dict[str, Any]:
         "req_s": found["request_throughput"],
         "output_tok_s": found["output_throughput"],
         "total_tok_s": found["total_token_throughput"],
-        "output_lens": found.get("output_lens"),
+        "output_lens": found["output_lens"],
         "errors": [error for error in found.get("errors", []) if error][:3],
     }
     for metric in METRICS:

@@ -1,0 +1,240 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+import qpipe.envs
+import qpipe.gate
+import qpipe.measure
+from qpipe import __version__
+from qpipe.cli import main
+from qpipe.cli._main import cli
+from qpipe.errors import (
+    EngineError,
+    EnvError,
+    GateError,
+    InvalidMeasurement,
+    QpipeError,
+    WorkerError,
+)
+from qpipe.processes import QUIET
+from tests.workspace_fixture import release_body, write_workspace
+
+Outcome = tuple[int, str, str]
+
+
+def commands(group: click.Group = cli, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Every command's words, without those of groups."""
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from commands(command, (*path, name))
+        else:
+            yield (*path, name)
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Any:
+    """Runs the entry point in an empty folder; gives exit code, stdout and stderr."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    for name, value in QUIET.items():
+        monkeypatch.setenv(name, value)  # main sets them; the test takes them back
+
+    def run(*words: str) -> Outcome:
+        monkeypatch.setattr(sys, "argv", ["qpipe", *words])
+        with pytest.raises(SystemExit) as caught:
+            main()
+        out, err = capsys.readouterr()
+        return int(caught.value.code or 0), out, err
+
+    return run
+
+
+@pytest.mark.parametrize("words", [(), ("env",), *commands()], ids=" ".join)
+def test_help(words: tuple[str, ...]) -> None:
+    result = CliRunner().invoke(cli, [*words, "--help"])
+    assert result.exit_code == 0
+    command: click.Command = cli
+    for word in words:
+        assert isinstance(command, click.Group)
+        command = command.commands[word]
+    if not isinstance(command, click.Group):
+        assert f"Example: qpipe {' '.join(words)}" in result.output
+
+
+def test_commands_are_those_of_the_stages() -> None:
+    assert {
+        "model", "calibrate", "quantize", "measure", "sensitivity", "compare", "gate", "report",
+        "track", "serve", "validate", "env sync",
+    } <= {" ".join(words) for words in commands()}  # fmt: skip
+
+
+def test_version(run: Any) -> None:
+    assert run("--version") == (0, f"qpipe, version {__version__}\n", "")
+
+
+@pytest.mark.parametrize(
+    "words", [("nope",), ("quantize",), ("measure", "x", "--only", "speed"), ("model", "--nope")]
+)
+def test_usage(run: Any, words: tuple[str, ...]) -> None:
+    code, out, err = run(*words)
+    assert (code, out) == (2, "")
+    assert "Error" in err and "Traceback" not in err
+
+
+def test_config_error(run: Any) -> None:
+    code, out, err = run("validate")
+    assert (code, out) == (3, "")
+    assert err.startswith("qpipe: configs/release.yaml: -: the file does not exist")
+    assert "mend:" in err and "Traceback" not in err
+
+
+def test_debug_shows_the_traceback(tmp_path: Path) -> None:
+    code = "from qpipe.cli import main; main()"
+    answer = subprocess.run(
+        [sys.executable, "-c", code, "--debug", "validate"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert answer.returncode != 0
+    assert "Traceback" in answer.stderr and "ConfigError" in answer.stderr
+
+
+def test_validate(run: Any, tmp_path: Path) -> None:
+    write_workspace(tmp_path, release_body())
+    (tmp_path / "calib" / "mix.yaml").write_text(
+        "sources: {a: {file: a.txt, format: text, category: prose, weight: 1}}"
+    )
+    (tmp_path / "calib" / "a.txt").write_text("text")
+    row = {"id": "1", "category": "math", "prompt": "1+1=", "reference": "2", "scorer": "exact", "level": 1}  # fmt: skip
+    rows = tmp_path / "evalsets" / "business" / "math.jsonl"
+    rows.write_text(json.dumps(row))
+    assert run("validate") == (
+        0,
+        "small: 5 variants (bf16, gptq, fp8, kv, gptq-mixed); no faults\n",
+        "",
+    )
+    # Faults of two files in one run.
+    rows.write_text("{}")
+    (tmp_path / "calib" / "a.txt").unlink()
+    code, _, err = run("validate")
+    assert code == 3
+    assert "math.jsonl" in err and "a.txt" in err
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (QpipeError("it broke", "mend it"), 1),
+        (EnvError("it broke", "mend it"), 4),
+        (WorkerError("it broke", "mend it"), 5),
+        (EngineError("it broke", "mend it"), 5),
+        (InvalidMeasurement("it broke", "mend it"), 6),
+        (GateError("it broke", "mend it"), 7),
+    ],
+)
+def test_exit_codes(
+    run: Any, monkeypatch: pytest.MonkeyPatch, error: QpipeError, code: int
+) -> None:
+    def fails(*_: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(qpipe.envs, "sync", fails)
+    assert run("env", "sync") == (code, "", "qpipe: it broke\n  mend: mend it\n")
+
+
+def test_fault_of_qpipe_itself(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(qpipe.envs, "sync", lambda *_: 1 / 0)
+    code, _, err = run("env", "sync")
+    assert code == 1
+    assert "ZeroDivisionError: division by zero" in err and "--debug" in err
+
+
+def test_sync_takes_names(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[list[str]] = []
+    monkeypatch.setattr(qpipe.envs, "sync", lambda names, *_: asked.append(names))
+    run("env", "sync")
+    run("env", "sync", "autoawq")
+    assert asked == [["quantize", "serve"], ["autoawq"]]
+
+
+def test_measure_passes_parts_and_progress(
+    run: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    write_workspace(tmp_path, release_body())
+    asked: list[Any] = []
+
+    def note(config: Any, variant: str, progress: Any, only: Any) -> None:
+        progress("working")
+        asked.append((variant, tuple(only)))
+
+    monkeypatch.setattr(qpipe.measure, "measure", note)
+    code, out, err = run("measure", "gptq", "--only", "bench")
+    assert (code, out) == (0, "")
+    assert err.endswith(" s  working\n")  # plain lines where there is no terminal
+    run("measure", "bf16")
+    assert asked == [("gptq", ("bench",)), ("bf16", qpipe.measure.PARTS)]
+
+
+def test_gate_prints_what_a_program_can_read(
+    run: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    write_workspace(tmp_path, release_body())
+    record = {"verdicts": {"gptq": {"verdict": "NO-GO"}}}
+
+    def enforce(_: Any) -> None:
+        raise GateError("gptq is NO-GO")
+
+    monkeypatch.setattr(qpipe.gate, "gate", lambda _: record)
+    monkeypatch.setattr(qpipe.gate, "enforce", enforce)
+    assert run("gate")[:2] == (0, "NO-GO         gptq\n")
+    code, out, err = run("gate", "--json", "--enforce")
+    assert (code, err) == (7, "qpipe: gptq is NO-GO\n")
+    assert json.loads(out) == record
+
+
+# SIGINT may be ignored where the tests themselves run in the background.
+LONG = """
+import signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)
+import qpipe.envs
+from qpipe.cli import main
+
+def sync(*_):
+    print("working", flush=True)
+    time.sleep(60)
+
+qpipe.envs.sync = sync
+sys.argv = ["qpipe", "env", "sync"]
+main()
+"""
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_interrupt(sent: signal.Signals, tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", LONG],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+    ) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "working\n"
+        os.kill(child.pid, sent)
+        _, err = child.communicate(timeout=30)
+    assert child.returncode == 130
+    assert "run the command again to go on" in err
+    assert "Traceback" not in err

@@ -1,0 +1,237 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qpipe.config import Config, Release, Scheme, Serve, load_config, load_yaml
+from qpipe.errors import ConfigError, Fault
+from qpipe.paths import Workspace
+from tests.workspace_fixture import REPO, release_body, write_workspace
+
+SCHEMES = sorted(path.stem for path in (REPO / "configs" / "schemes").glob("*.yaml"))
+EXAMPLES = sorted((REPO / "configs" / "examples").glob("*.yaml"))
+
+
+def load(root: Path, **changes: Any) -> Config:
+    return load_config(write_workspace(root, release_body(**changes)))
+
+
+def faults_of(root: Path, **changes: Any) -> dict[str, Fault]:
+    """Faults by key."""
+    with pytest.raises(ConfigError) as caught:
+        load(root, **changes)
+    found = {fault.key: fault for fault in caught.value.faults}
+    assert len(found) == len(caught.value.faults)
+    assert all(fault.file and fault.message and fault.mend for fault in caught.value.faults)
+    return found
+
+
+def test_sound_workspace(tmp_path: Path) -> None:
+    config = load(tmp_path)
+    assert config.release.names == ["bf16", "gptq", "fp8", "kv", "gptq-mixed"]
+    assert set(config.schemes) == {"gptq-w4a16", "fp8-block", "kv-fp8"}
+    assert config.scheme_of("bf16") is None
+    assert config.scheme_of("gptq-mixed") is config.schemes["gptq-w4a16"]
+    assert config.suite_files["mine"] == tmp_path / "evalsets" / "business" / "mine.yaml"
+
+
+def test_checked_in_release_loads() -> None:
+    config = load_config(Workspace(REPO))
+    assert set(config.schemes) <= set(SCHEMES)
+    assert config.suites
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_checked_in_examples_load(tmp_path: Path, path: Path) -> None:
+    (tmp_path / "configs").mkdir()
+    (tmp_path / "configs" / "release.yaml").write_text(path.read_text())
+    (tmp_path / "configs" / "schemes").symlink_to(REPO / "configs" / "schemes")
+    for folder in ("calib", "evalsets"):
+        (tmp_path / folder).symlink_to(REPO / folder)
+    load_config(Workspace(tmp_path))
+
+
+@pytest.mark.parametrize("name", SCHEMES)
+def test_checked_in_schemes_load(name: str) -> None:
+    path = REPO / "configs" / "schemes" / f"{name}.yaml"
+    assert load_yaml(path, REPO, Scheme).title
+    assert f"qpipe quantize {name}" in path.read_text()
+
+
+def test_every_fault_in_one_error(tmp_path: Path) -> None:
+    found = faults_of(
+        tmp_path,
+        variants={
+            "gptq": {"scheme": "gptq-w4a61"},
+            "fp8": {"scheme": "fp8-block", "serv": {}},
+        },
+        calibration={"mix": "calib/none.yaml", "samples": -1},
+        fidelity={"texts": "evalsets/nowhere"},
+        evaluation={"suites": ["mine", "theirs"], "data_dir": "data", "concurency": 4},
+        bench={"input_tokens": "many"},
+        nmae="small",
+    )
+    assert {fault.file for fault in found.values()} == {"configs/release.yaml"}
+    said = {key: (fault.message, fault.mend) for key, fault in found.items()}
+    assert said["variants.gptq.scheme"] == (
+        "there is no scheme 'gptq-w4a61'", "did you mean 'gptq-w4a16'?"
+    )  # fmt: skip
+    assert said["variants.fp8.serv"] == ("unknown key", "did you mean 'serve'?")
+    assert said["evaluation.concurency"] == ("unknown key", "did you mean 'concurrency'?")
+    assert said["nmae"] == ("unknown key", "did you mean 'name'?")
+    assert said["evaluation.suites.1"] == ("there is no suite 'theirs'", "one of: mine")
+    assert said["calibration.samples"][0] == "Input should be greater than 0"
+    assert "-1" in said["calibration.samples"][1]
+    assert "'many'" in said["bench.input_tokens"][1]
+    for key, path in (
+        ("calibration.mix", "calib/none.yaml"),
+        ("fidelity.texts", "evalsets/nowhere"),
+        ("evaluation.data_dir", "data"),
+    ):
+        assert said[key] == (f"{path} does not exist", "correct the path")
+    assert len(said) == 10
+
+
+def test_faults_of_schemes_and_suites_name_their_files(tmp_path: Path) -> None:
+    workspace = write_workspace(
+        tmp_path,
+        release_body(variants={"one": {"scheme": "mad"}, "two": {"scheme": "mad"}}, sensitivity={}, fallback={}),
+    )  # fmt: skip
+    (tmp_path / "configs" / "schemes" / "mad.yaml").write_text(
+        "{title: x, steps: [{method: gptk}], weights: {num_bits: 4, type: int, strategy: group}, "
+        "arithmetic: {weights: int4}}"
+    )
+    (tmp_path / "evalsets" / "business" / "mine.yaml").write_text(
+        "{kind: business, files: {business: gone.jsonl, math: math.jsonl}, max_tokens: 0}"
+    )
+    with pytest.raises(ConfigError) as caught:
+        load_config(workspace)
+    # A scheme file used twice is read, and its faults told, once.
+    assert sorted((fault.file, fault.key) for fault in caught.value.faults) == [
+        ("configs/schemes/mad.yaml", "arithmetic.activations"),
+        ("configs/schemes/mad.yaml", "steps.0.method"),
+        ("configs/schemes/mad.yaml", "weights"),
+        ("evalsets/business/mine.yaml", "max_tokens"),
+    ]
+
+
+def test_missing_rows_of_a_suite(tmp_path: Path) -> None:
+    workspace = write_workspace(tmp_path, release_body())
+    (tmp_path / "evalsets" / "business" / "math.jsonl").unlink()
+    with pytest.raises(ConfigError, match=r"mine\.yaml: files\.math: math\.jsonl does not exist"):
+        load_config(workspace)
+
+
+def test_names_that_are_words_of_the_loader_stay_in_keys(tmp_path: Path) -> None:
+    changes: dict[str, Any] = {"variants": {"public": {"scheme": "kv-fp8", "serve": {"dtype": "int8"}}}}  # fmt: skip
+    found = faults_of(tmp_path, **changes, sensitivity={}, fallback={})
+    assert list(found) == ["variants.public.serve.dtype"]
+
+
+@pytest.mark.parametrize("name", ["a.b", "A", "-a", "a b", ""])
+def test_dotted_and_odd_names_are_refused(tmp_path: Path, name: str) -> None:
+    variants = {name: {"scheme": "kv-fp8"}}
+    found = faults_of(tmp_path, variants=variants, sensitivity={}, fallback={})
+    (fault,) = found.values()
+    assert fault.key == f"variants.{name}"
+    assert "lower-case letters" in fault.message
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"sensitivity": {}}, "fallback 'gptq-mixed' needs an entry 'sensitivity.gptq'"),
+        ({"sensitivity": {"gptq": {}, "no": {}}}, "sensitivity 'no' is no variant"),
+        ({"variants": {"bf16": {"scheme": "kv-fp8"}, "gptq": {"scheme": "gptq-w4a16"}}}, "'bf16' is the baseline's name"),
+        ({"fallback": {"gptq": {"source": "gptq", "restore_units": 1}}}, "'gptq' is also a variant"),
+    ],
+)  # fmt: skip
+def test_names_must_meet(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
+    (fault,) = faults_of(tmp_path, **changes).values()
+    assert said in fault.message
+
+
+@pytest.mark.parametrize(
+    "source", ["SmolLM2", "ftp:x", "hub:org/name", "package:dist/file.gguf", "package:dist==1", "path:"]
+)  # fmt: skip
+def test_model_source_is_pinned(tmp_path: Path, source: str) -> None:
+    assert list(faults_of(tmp_path, model={"source": source})) == ["model.source"]
+
+
+@pytest.mark.parametrize("number", [float("inf"), float("nan")])
+def test_limits_are_finite(tmp_path: Path, number: float) -> None:
+    assert list(faults_of(tmp_path, gate={"kl_mean_max": number})) == ["gate.kl_mean_max"]
+
+
+def test_files_that_are_no_yaml(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path)
+    with pytest.raises(ConfigError, match=r"release\.yaml: -: the file does not exist"):
+        load_config(workspace)
+    workspace.release.parent.mkdir()
+    for content in (b"a: [", b"\xff\xfe"):
+        workspace.release.write_bytes(content)
+        with pytest.raises(ConfigError, match="not YAML"):
+            load_config(workspace)
+    workspace.release.write_bytes(b"")
+    with pytest.raises(ConfigError, match=r"release\.yaml: -: "):
+        load_config(workspace)
+    workspace.release.unlink()
+    workspace.release.mkdir()
+    with pytest.raises(ConfigError, match=r"release\.yaml: -: cannot be read: Is a directory"):
+        load_config(workspace)
+
+
+def test_serve_over() -> None:
+    base = Serve(max_model_len=2048, enforce_eager=True, args={"a": 1, "b": 2}, env={"X": "1"})
+    mine = Serve(max_model_len=512, enforce_eager=False, args={"b": 3}, env={"Y": "2"})
+    merged = mine.over(base)
+    assert (merged.max_model_len, merged.enforce_eager, merged.max_num_seqs) == (512, False, None)
+    assert merged.args == {"a": 1, "b": 3}
+    assert merged.env == {"X": "1", "Y": "2"}
+    assert Serve().over(base) == base
+    assert base.over(Serve()) == base
+
+
+def test_serve_of() -> None:
+    release = Release.model_validate(
+        release_body(
+            serve={"max_model_len": 1024, "max_num_seqs": 8},
+            baseline={"serve": {"max_num_seqs": 2}},
+            variants={"gptq": {"scheme": "gptq-w4a16", "serve": {"max_model_len": 512}}},
+            fallback={
+                "mixed": {"source": "gptq", "restore_units": 1, "serve": {"max_num_seqs": 4}}
+            },
+        )
+    )
+    sizes = {
+        name: (release.serve_of(name).max_model_len, release.serve_of(name).max_num_seqs)
+        for name in release.names
+    }
+    assert sizes == {"bf16": (1024, 2), "gptq": (512, 8), "mixed": (512, 4)}
+
+
+@pytest.mark.parametrize(
+    "weights",
+    [
+        {"strategy": "group"},
+        {"strategy": "channel", "group_size": 64},
+        {"strategy": "block"},
+        {"strategy": "block", "block_structure": [64]},
+        {"strategy": "tensor", "block_structure": [64, 64]},
+    ],
+)
+def test_sizes_go_with_the_strategy(tmp_path: Path, weights: dict[str, Any]) -> None:
+    path = tmp_path / "scheme.yaml"
+    body = {"num_bits": 4, "type": "int", **weights}
+    path.write_text(f"{{title: x, steps: [{{method: rtn}}], weights: {body}, arithmetic: {{weights: int4, activations: bf16}}}}")  # fmt: skip
+    with pytest.raises(ConfigError, match="weights"):
+        load_yaml(path, tmp_path, Scheme)
+
+
+def test_scheme_must_quantize_something(tmp_path: Path) -> None:
+    path = tmp_path / "scheme.yaml"
+    path.write_text("{title: x, steps: [{method: rtn}], arithmetic: {weights: bf16, activations: bf16}}")  # fmt: skip
+    with pytest.raises(ConfigError, match="quantizes weights, activations or the KV cache"):
+        load_yaml(path, tmp_path, Scheme)

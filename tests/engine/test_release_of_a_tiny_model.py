@@ -1,0 +1,108 @@
+"""The whole way, once, with real quantization and a real vLLM server."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import psutil
+import pytest
+from mlflow.tracking import MlflowClient
+
+pytestmark = pytest.mark.engine
+
+Qpipe = Callable[..., subprocess.CompletedProcess[str]]
+VARIANTS = ("bf16", "w8a8", "w4a16", "w4a16-mixed")
+
+
+def read(path: Path) -> dict:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def released(workspace: Path, qpipe: Qpipe) -> Path:
+    qpipe("validate")
+    qpipe("model")
+    qpipe("calibrate")
+    for variant in ("w8a8", "w4a16"):
+        qpipe("quantize", variant)
+    qpipe("sensitivity", "w4a16")
+    qpipe("quantize", "w4a16-mixed")
+    for variant in VARIANTS:
+        qpipe("measure", variant)
+    for stage in ("compare", "gate", "report", "track"):
+        qpipe(stage)
+    return workspace / "out"
+
+
+def test_checkpoints_are_smaller_than_the_model(released: Path) -> None:
+    sizes = {
+        name: read(released / "models" / name / "manifest.json")["weights_gib"]
+        for name in VARIANTS[1:]
+    }
+    base = read(released / "model" / "manifest.json")["weights_gib"]
+    assert sizes["w4a16"] < sizes["w4a16-mixed"] < base
+    assert sizes["w4a16"] < sizes["w8a8"] < base
+
+
+def test_the_fallback_leaves_out_the_worst_units_whole(released: Path) -> None:
+    ranked = read(released / "sensitivity" / "w4a16.json")
+    restored = read(released / "models" / "w4a16-mixed" / "manifest.json")["restored"]
+    worst = [module for row in ranked["units"][:4] for module in row["modules"]]
+    assert restored == worst
+    assert ranked["control_kl"] == 0.0
+    assert [row["kl"] for row in ranked["units"]] == sorted(
+        (row["kl"] for row in ranked["units"]), reverse=True
+    )
+
+
+def test_fidelity_orders_the_variants(released: Path) -> None:
+    kl = {name: read(released / "fidelity" / f"{name}.json")["kl_mean"] for name in VARIANTS}
+    assert kl["bf16"] == 0.0
+    assert 0 < kl["w8a8"] < kl["w4a16"]
+    assert kl["w4a16-mixed"] < kl["w4a16"]
+
+
+def test_every_question_has_a_row(released: Path) -> None:
+    for name in VARIANTS:
+        samples = pd.read_parquet(released / "eval" / name / "samples.parquet")
+        assert samples.groupby("category").size().to_dict() == {"math": 4, "yesno": 4}
+
+
+def test_native_variants_have_speed_and_simulated_ones_do_not(released: Path) -> None:
+    for name in VARIANTS:
+        record = read(released / "bench" / f"{name}.json")
+        if record["provenance"]["mode"] == "native":
+            assert all(level["output_tok_s"] > 0 for level in record["levels"])
+            assert record["memory"]["kv_capacity_tokens"] > 0
+        else:
+            assert record["levels"] == []
+    assert read(released / "bench" / "bf16.json")["provenance"]["mode"] == "native"
+
+
+def test_the_int8_kernel_is_read_from_the_engine(released: Path) -> None:
+    provenance = read(released / "bench" / "w8a8.json")["provenance"]
+    assert provenance["kernels"] == ["CPUInt8ScaledMMLinearKernel"]
+
+
+def test_verdicts_reports_and_runs_exist(released: Path) -> None:
+    verdicts = read(released / "gate.json")["verdicts"]
+    assert set(verdicts) == set(VARIANTS)
+    page = (released / "report" / "index.html").read_text(encoding="utf-8")
+    assert all(name in page for name in VARIANTS)
+    track = read(released / "track.json")
+    client = MlflowClient(track["uri"])
+    assert client.get_run(track["run_id"]).info.status == "FINISHED"
+
+
+def test_no_engine_is_left(released: Path) -> None:
+    marks = (str(released.parent), "VLLM::")
+    left = [
+        process.info["cmdline"]
+        for process in psutil.process_iter(["cmdline"])
+        if any(mark in " ".join(process.info["cmdline"] or []) for mark in marks)
+    ]
+    assert left == []

@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from qpipe.config import Config
+from qpipe.errors import ConfigError, MissingInput
+from qpipe.fidelity import measure_fidelity
+from qpipe.paths import Workspace
+from qpipe.records import read_json
+from qpipe.serving import Client
+from qpipe.serving._client import PromptLogprobs
+from tests.workspace_fixture import silent, small_config
+
+LIKELY, OTHER = np.log([0.7, 0.2]).tolist(), np.log([0.5, 0.3]).tolist()
+
+
+class FakeClient(Client):
+    """Gives the same two tokens everywhere."""
+
+    def __init__(self, ids: list[int], logprobs: list[float]) -> None:
+        self.ids, self.values = ids, logprobs
+        self.asked: list[int] = []
+
+    def prompt_logprobs(self, prompt: list[int], top_k: int) -> PromptLogprobs:
+        self.asked.append(len(prompt))
+        count = len(prompt) - 1
+        return PromptLogprobs([self.ids] * count, [self.values] * count, [-1.0] * count)
+
+
+BASELINE, VARIANT = FakeClient([1, 2], LIKELY), FakeClient([2, 1], OTHER)
+
+
+@pytest.fixture
+def config(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Config:
+    """Held-out texts of two categories and a tokenizer of one token a byte."""
+
+    def tokenizer(text: str) -> dict[str, list[int]]:
+        return {"input_ids": list(text.encode())}
+
+    auto = SimpleNamespace(from_pretrained=lambda *_, **__: tokenizer)
+    monkeypatch.setitem(sys.modules, "transformers", SimpleNamespace(AutoTokenizer=auto))
+    texts(workspace, "prose", "First text.\n\nSecond, longer text.\n\n\n\nThird.")
+    texts(workspace, "code", "print(1)\n\nx\n\nFirst text.")
+    return small_config(workspace, fidelity={"max_tokens": 12, "top_k": 2, "max_texts": 3})
+
+
+def texts(workspace: Workspace, category: str, text: str) -> None:
+    path = workspace.root / "evalsets" / "heldout" / f"{category}.txt"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def measured(config: Config, variant: str, client: FakeClient) -> dict[str, Any]:
+    return measure_fidelity(config, variant, client, {"mode": "native"}, silent)
+
+
+def test_baseline_is_stored_and_is_its_own_zero(config: Config) -> None:
+    record = measured(config, "bf16", BASELINE)
+    workspace = config.workspace
+    assert record["self"] and record["kl_mean"] == record["kl_max"] == 0
+    assert record["top1_agreement"] == 1
+    assert record["perplexity"] == record["perplexity_baseline"] == pytest.approx(np.e)
+    stored = pd.read_parquet(workspace.fidelity("bf16").with_suffix(".parquet"))
+    # One token gives no position, and a text that two categories share counts once.
+    assert sorted(stored["category"]) == ["code", "code", "prose", "prose"]
+    assert max(BASELINE.asked) == 12
+    assert not list(workspace.fidelity("bf16").parent.glob("*.partial"))
+
+
+def test_variant(config: Config) -> None:
+    measured(config, "bf16", BASELINE)
+    record = measured(config, "gptq", VARIANT)
+    wanted = 0.7 * np.log(0.7 / 0.3) + 0.2 * np.log(0.2 / 0.5) + 0.1 * np.log(0.1 / 0.2)
+    assert record["kl_mean"] == pytest.approx(wanted)
+    assert record["kl_ci_low"] <= record["kl_mean"] <= record["kl_ci_high"]
+    assert record["top1_agreement"] == 0
+    assert not record["self"]
+    assert set(record["categories"]) == {"code", "prose"}
+    assert sum(part["positions"] for part in record["categories"].values()) == record["positions"]
+    assert read_json(config.workspace.fidelity("gptq"), "-")["kl_mean"] == record["kl_mean"]
+
+
+def test_variant_before_the_baseline(config: Config) -> None:
+    with pytest.raises(MissingInput, match="qpipe measure bf16"):
+        measured(config, "gptq", VARIANT)
+    assert not config.workspace.fidelity("gptq").exists()
+
+
+@pytest.mark.parametrize(
+    "text", ["Other text.", "First text.", "First text.\n\nMore text.\n\nAnd more."]
+)
+def test_changed_texts(config: Config, text: str) -> None:
+    measured(config, "bf16", BASELINE)
+    texts(config.workspace, "prose", text)
+    with pytest.raises(ConfigError, match="differ from those of the baseline's run") as caught:
+        measured(config, "gptq", VARIANT)
+    assert caught.value.faults[0].mend == "run `qpipe measure bf16` again"
+
+
+def test_empty_held_out_files(config: Config, tmp_path: Path) -> None:
+    texts(config.workspace, "empty", "\n\n \n")
+    with pytest.raises(ConfigError, match=r"heldout/empty\.txt: -: there is no text"):
+        measured(config, "bf16", BASELINE)
+    for path in (config.workspace.root / "evalsets" / "heldout").iterdir():
+        path.unlink()
+    with pytest.raises(ConfigError, match=r"no \*\.txt files"):
+        measured(config, "bf16", BASELINE)

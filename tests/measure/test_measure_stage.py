@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from qpipe.config import Config
+from qpipe.errors import ConfigError, EngineError
+from qpipe.hardware import Hardware
+from qpipe.measure import PARTS, _stage, measure
+from qpipe.paths import Workspace
+from qpipe.records import read_json
+from tests.workspace_fixture import A100, AMX, silent, small_config, write_model
+
+Calls = list[str]
+
+
+@pytest.fixture
+def config(workspace: Workspace) -> Config:
+    write_model(workspace)
+    return small_config(workspace)
+
+
+class Stand:
+    """In place of the engine and of the parts: notes who was called."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, workspace: Workspace) -> None:
+        self.calls: Calls = []
+        self.hardware: Hardware = AMX
+        self.extension: str | None = None
+        self.rounded: list[int] = [0]
+        self.workspace = workspace
+
+        def note(name: str) -> Any:
+            return lambda *_, **__: self.calls.append(name)
+
+        monkeypatch.setattr(_stage, "detect", lambda: self.hardware)
+        monkeypatch.setattr(_stage, "plan_serving", self.plan)
+        monkeypatch.setattr(_stage, "start", self.start)
+        monkeypatch.setattr(_stage, "measure_fidelity", note("fidelity"))
+        monkeypatch.setattr(_stage, "run_suites", note("evaluate"))
+        monkeypatch.setattr(_stage, "measure_bench", note("bench"))
+
+    def plan(self, *_: Any) -> Any:
+        return SimpleNamespace(
+            tokenizer=self.workspace.model, checkpoint_hash="c", extension=self.extension
+        )
+
+    @contextmanager
+    def start(self, plan: Any, *_: Any) -> Iterator[Any]:
+        self.calls.append("start")
+        client = SimpleNamespace(
+            base_url="url",
+            call_workers=lambda _: [self.rounded],
+            complete=lambda *_: self.calls.append("warm"),
+        )
+        yield SimpleNamespace(plan=plan, client=client, provenance=lambda *_: {})
+        self.calls.append("end")
+
+
+@pytest.fixture
+def stand(monkeypatch: pytest.MonkeyPatch, workspace: Workspace) -> Stand:
+    return Stand(monkeypatch, workspace)
+
+
+def test_all_parts_on_one_server(config: Config, stand: Stand) -> None:
+    measure(config, "gptq", silent)
+    assert stand.calls == ["start", *PARTS, "end"]
+
+
+@pytest.mark.parametrize("only", [["bench"], ["evaluate"], ["bench", "fidelity"]])
+def test_only(config: Config, stand: Stand, only: list[str]) -> None:
+    measure(config, "bf16", silent, only)
+    assert stand.calls == ["start", *(part for part in PARTS if part in only), "end"]
+
+
+def test_unknown_variant_starts_nothing(config: Config, stand: Stand) -> None:
+    with pytest.raises(ConfigError, match="no variant 'gptk'") as caught:
+        measure(config, "gptk", silent)
+    assert caught.value.faults[0].mend == "one of: bf16, gptq, fp8, kv, gptq-mixed"
+    assert stand.calls == []
+
+
+def test_unsupported_variant_has_records_and_no_figure(config: Config, stand: Stand) -> None:
+    stand.hardware = A100
+    said: list[str] = []
+    measure(config, "fp8", said.append)
+    assert stand.calls == []
+    assert "needs compute capability 9.0" in said[0]
+    workspace = config.workspace
+    folder = workspace.evaluation("fp8")
+    for path in (workspace.fidelity("fp8"), workspace.bench("fp8"), folder / "results.json"):
+        record = read_json(path, "-")
+        assert set(record) == {"schema_version", "variant", "unsupported", "provenance"}
+        assert record["provenance"]["mode"] == "unsupported"
+    assert pd.read_parquet(folder / "samples.parquet").empty
+
+
+def test_simulation_must_have_loaded(config: Config, stand: Stand) -> None:
+    stand.extension = "kv_simulation.Extension"
+    measure(config, "kv", silent, ["evaluate"])
+    assert stand.calls == ["start", "warm", "evaluate", "end"]
+    stand.rounded = []
+    stand.calls.clear()
+    with pytest.raises(EngineError, match="rounded in 0 of 1 layers"):
+        measure(config, "kv", silent)
+    assert stand.calls == ["start", "warm"]
+
+
+def test_failing_part_stops_the_rest(
+    config: Config, stand: Stand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: Any) -> None:
+        raise EngineError("gone")
+
+    monkeypatch.setattr(_stage, "measure_fidelity", fails)
+    with pytest.raises(EngineError):
+        measure(config, "gptq", silent)
+    assert stand.calls == ["start"]
+    assert not Path(config.workspace.bench("gptq")).exists()

@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qpipe.config import Config
+from qpipe.errors import ConfigError, MissingInput, WorkerError
+from qpipe.paths import Workspace
+from qpipe.quantize import _simulated, _stage, make_variant, simulated_checkpoint
+from qpipe.records import read_json, write_json
+from tests.workspace_fixture import silent, small_config, write_checkpoint, write_model
+
+QKV = "model.layers.0.self_attn.qkv_proj"
+MODULES = [
+    f"model.layers.0.{part}" for part in ("mlp.down_proj", "self_attn.k_proj", "self_attn.q_proj")
+]
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """Requests that a stand-in for the worker got."""
+    requests: list[dict[str, Any]] = []
+
+    def worker(env: str, name: str, request: dict[str, Any], *_: Any) -> dict[str, Any]:
+        requests.append({"worker": name, **request})
+        write_checkpoint(Path(request["output"]))
+        return {"seconds": 1.0}
+
+    monkeypatch.setattr(_stage, "run_worker", worker)
+    monkeypatch.setattr(_simulated, "run_worker", worker)
+    return requests
+
+
+@pytest.fixture
+def config(workspace: Workspace) -> Config:
+    write_model(workspace)
+    write_json(workspace.calibration("mix") / "report.json", {"hash": "d" * 64})
+    return small_config(workspace)
+
+
+def test_variant(config: Config, asked: list[dict[str, Any]]) -> None:
+    manifest = make_variant(config, "gptq", silent)
+    (request,) = asked
+    folder = config.workspace.checkpoint("gptq")
+    assert request["modules"] == MODULES
+    assert request["calibration"] == str(config.workspace.calibration("mix") / "calib.jsonl")
+    assert request["scheme"]["weights"]["group_size"] == 64
+    assert not Path(request["output"]).exists()
+    assert read_json(folder / "manifest.json", "-") == {"schema_version": 1, **manifest}
+    assert manifest["calibration_hash"] == "d" * 64
+    assert manifest["base_checkpoint_hash"].startswith("bf16")
+    assert (manifest["restored"], manifest["scheme"]) == ([], "gptq-w4a16")
+    assert (folder / "model.safetensors").exists()
+
+
+def test_scheme_without_calibration_asks_for_no_rows(
+    config: Config, asked: list[dict[str, Any]]
+) -> None:
+    (config.workspace.calibration("mix") / "report.json").unlink()
+    manifest = make_variant(config, "fp8", silent)
+    assert asked[0]["calibration"] is None and manifest["calibration_hash"] is None
+    with pytest.raises(MissingInput, match="qpipe calibrate"):
+        make_variant(config, "gptq", silent)
+
+
+def test_kv_scheme_quantizes_no_module(config: Config, asked: list[dict[str, Any]]) -> None:
+    make_variant(config, "kv", silent)
+    assert asked[0]["modules"] == []
+
+
+def test_fallback_restores_the_worst_units(config: Config, asked: list[dict[str, Any]]) -> None:
+    with pytest.raises(MissingInput, match="qpipe sensitivity gptq"):
+        make_variant(config, "gptq-mixed", silent)
+    units = [{"unit": QKV, "kl": 0.2}, {"unit": "model.layers.0.mlp.down_proj", "kl": 0.1}]
+    write_json(config.workspace.sensitivity("gptq"), {"units": units})
+    manifest = make_variant(config, "gptq-mixed", silent)
+    assert sorted(manifest["restored"]) == MODULES[1:]
+    assert asked[0]["modules"] == MODULES[:1]
+    assert set(MODULES[1:]) < set(asked[0]["scheme"]["ignore"])
+    assert "lm_head" in asked[0]["scheme"]["ignore"]
+
+
+def test_ignored_modules_are_not_promised(config: Config, asked: list[dict[str, Any]]) -> None:
+    scheme = config.schemes["gptq-w4a16"]
+    ignore = ["lm_head", "re:.*down_proj$"]
+    config.schemes["gptq-w4a16"] = scheme.model_copy(update={"ignore": ignore})  # type: ignore[index]
+    make_variant(config, "gptq", silent)
+    assert asked[0]["modules"] == MODULES[1:]
+
+
+def test_scheme_that_does_not_fit(config: Config, asked: list[dict[str, Any]]) -> None:
+    shapes = {"model.layers.0.self_attn.q_proj.weight": (96, 96)}
+    write_checkpoint(config.workspace.model, shapes)
+    with pytest.raises(ConfigError, match="take 32, or ignore the module"):
+        make_variant(config, "gptq", silent)
+    assert asked == []
+
+
+def test_names_that_are_not_quantized(config: Config, asked: list[dict[str, Any]]) -> None:
+    for name in ("bf16", "other"):
+        with pytest.raises(ConfigError, match=f"'{name}' is not quantized") as caught:
+            make_variant(config, name, silent)
+        assert caught.value.faults[0].mend == "one of: gptq, fp8, kv, gptq-mixed"
+
+
+def test_missing_model(workspace: Workspace) -> None:
+    with pytest.raises(MissingInput, match="qpipe model"):
+        make_variant(small_config(workspace), "gptq", silent)
+
+
+def test_dead_worker_leaves_nothing(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    def dies(env: str, name: str, request: dict[str, Any], *_: Any) -> dict[str, Any]:
+        write_checkpoint(Path(request["output"]))
+        raise WorkerError("killed")
+
+    monkeypatch.setattr(_stage, "run_worker", dies)
+    with pytest.raises(WorkerError):
+        make_variant(config, "gptq", silent)
+    assert list((config.workspace.out / "models").iterdir()) == []
+
+
+def test_twin_is_made_once_a_checkpoint(config: Config, asked: list[dict[str, Any]]) -> None:
+    write_model(config.workspace, "gptq")
+    first = simulated_checkpoint(config, "gptq", silent)
+    assert simulated_checkpoint(config, "gptq", silent) == first
+    assert [request["worker"] for request in asked] == ["simulate"]
+    assert (first / "model.safetensors").exists()
+    write_json(config.workspace.checkpoint("gptq") / "manifest.json", {"checkpoint_hash": "e" * 64})
+    assert simulated_checkpoint(config, "gptq", silent) != first

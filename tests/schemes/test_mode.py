@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from qpipe.hardware import Hardware
+from qpipe.schemes import mode_of
+from tests.workspace_fixture import A100, AMX, AVX2, H100, REPO, checked_in_scheme
+
+MACHINES = {"AMX": AMX, "AVX2": AVX2, "A100": A100, "H100": H100}
+# Mode, then weights / activations / KV as they run.
+TABLE = {
+    "awq-w4a16": {
+        "AMX": "native int4 bf16 bf16",
+        "AVX2": "simulated int4 fp32 fp32",
+        "A100": "native int4 bf16 bf16",
+        "H100": "native int4 bf16 bf16",
+    },
+    "gptq-w4a16": {
+        "AMX": "native int4 bf16 bf16",
+        "AVX2": "simulated int4 fp32 fp32",
+        "A100": "native int4 bf16 bf16",
+        "H100": "native int4 bf16 bf16",
+    },
+    "smoothquant-w8a8": {
+        "AMX": "native int8 int8 bf16",
+        "AVX2": "native int8 int8 fp32",
+        "A100": "native int8 int8 bf16",
+        "H100": "native int8 int8 bf16",
+    },
+    "fp8-block": {
+        "AMX": "native fp8 bf16 bf16",
+        "AVX2": "simulated fp8 fp32 fp32",
+        "A100": "unsupported fp8 fp8 bf16",
+        "H100": "native fp8 fp8 bf16",
+    },
+    "fp8-dynamic": {
+        "AMX": "unsupported fp8 fp8 bf16",
+        "AVX2": "unsupported fp8 fp8 fp32",
+        "A100": "unsupported fp8 fp8 bf16",
+        "H100": "native fp8 fp8 bf16",
+    },
+    "kv-fp8": {
+        "AMX": "native bf16 bf16 fp8",
+        "AVX2": "simulated fp32 fp32 fp8",
+        "A100": "simulated bf16 bf16 fp8",
+        "H100": "native bf16 bf16 fp8",
+    },
+}
+
+
+def test_table_has_every_checked_in_scheme() -> None:
+    found = {path.stem for path in (REPO / "configs" / "schemes").glob("*.yaml")}
+    assert found == set(TABLE)
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("name", TABLE)
+def test_mode(name: str, machine: str) -> None:
+    found = mode_of(checked_in_scheme(name), MACHINES[machine])
+    runs = found.arithmetic
+    said = f"{found.mode} {runs.weights} {runs.activations} {runs.kv}"
+    assert said == TABLE[name][machine]
+    assert found.reason
+    assert json.loads(json.dumps(found.record()))["mode"] == found.mode
+
+
+@pytest.mark.parametrize(
+    ("hardware", "wide"),
+    [
+        (AMX, "bf16"),
+        (AVX2, "fp32"),
+        (A100, "bf16"),
+        (Hardware("x", frozenset(), 1, 1.0, ("T4",), 7.5), "fp16"),
+    ],
+)
+def test_baseline_is_native_everywhere(hardware: Hardware, wide: str) -> None:
+    found = mode_of(None, hardware)
+    assert found.record() == {
+        "mode": "native",
+        "mode_reason": "unquantized",
+        "arithmetic": {"weights": wide, "activations": wide, "kv": wide},
+    }
+
+
+def test_reason_names_what_is_lacking() -> None:
+    gptq, fp8 = checked_in_scheme("gptq-w4a16"), checked_in_scheme("fp8-dynamic")
+    assert "this CPU has no avx512f" in mode_of(gptq, AVX2).reason
+    assert "needs compute capability 8.9" in mode_of(fp8, A100).reason
+    assert "no CPU kernel" in mode_of(fp8, AMX).reason

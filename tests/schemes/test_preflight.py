@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from qpipe.config import Scheme
+from qpipe.errors import ConfigError, Fault
+from qpipe.model import Linear
+from qpipe.schemes import preflight
+
+# Shapes of SmolLM2-135M.
+MODULES = [
+    Linear("model.layers.0.self_attn.q_proj", 576, 576),
+    Linear("model.layers.0.mlp.down_proj", 576, 1536),
+    Linear("model.layers.1.self_attn.q_proj", 576, 576),
+]
+
+
+def scheme(ignore: list[str] | None = None, **weights: Any) -> Scheme:
+    return Scheme.model_validate(
+        {
+            "title": "t",
+            "steps": [{"method": "rtn"}],
+            "weights": {"num_bits": 4, "type": "int", **weights} if weights else None,
+            "kv_cache": {"num_bits": 8, "type": "float", "strategy": "tensor"},
+            "ignore": ignore or ["lm_head"],
+            "arithmetic": {"weights": "int4", "activations": "bf16"},
+        }
+    )
+
+
+def faults_of(tested: Scheme) -> tuple[Fault, ...]:
+    with pytest.raises(ConfigError) as caught:
+        preflight("mine", tested, MODULES)
+    return caught.value.faults
+
+
+def test_group_size_names_size_and_mend_once() -> None:
+    (fault,) = faults_of(scheme(strategy="group", group_size=128))
+    assert (fault.file, fault.key) == ("configs/schemes/mine.yaml", "weights.group_size")
+    assert fault.message == "128 does not divide 576 inputs (model.layers.0.self_attn.q_proj)"
+    assert fault.mend == "take 64, or ignore the module"
+
+
+def test_each_distinct_size_is_named() -> None:
+    assert len(faults_of(scheme(strategy="group", group_size=1024))) == 2
+
+
+def test_blocks() -> None:
+    (fault,) = faults_of(scheme(strategy="block", block_structure=[128, 128]))
+    assert fault.key == "weights.block_structure"
+    assert fault.mend == "take 64 rows, or ignore the module"
+    preflight("mine", scheme(strategy="block", block_structure=[64, 128]), MODULES)
+
+
+@pytest.mark.parametrize(
+    "ignore", [["re:.*q_proj$"], ["q_proj"], [module.name for module in MODULES]]
+)
+def test_ignored_modules_need_not_fit(ignore: list[str]) -> None:
+    preflight("mine", scheme(ignore, strategy="group", group_size=128), MODULES)
+
+
+def test_what_has_no_groups_fits() -> None:
+    preflight("mine", scheme(strategy="channel"), MODULES)
+    preflight("mine", scheme(), MODULES)

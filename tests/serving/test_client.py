@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from qpipe.errors import EngineError
+from qpipe.serving import Client
+
+METRICS = """# TYPE vllm:prompt_tokens counter
+vllm:prompt_tokens_total{model="m",engine="0"} 30.0
+vllm:prompt_tokens_total{model="m",engine="1"} 12.0
+# TYPE vllm:cache_config_info gauge
+vllm:cache_config_info{kv_cache_size_tokens="93184"} 1.0
+"""
+
+Answer = Callable[[httpx.Request], httpx.Response]
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[[Answer], Client]]:
+    made: list[Client] = []
+
+    def serve(answer: Answer) -> Client:
+        client = Client("http://127.0.0.1:1", "m")
+        client._http.close()
+        client._http = httpx.Client(base_url=client.url, transport=httpx.MockTransport(answer))
+        made.append(client)
+        return client
+
+    yield serve
+    for client in made:
+        client._http.close()
+
+
+def replying(rows: list[Any], asked: list[dict[str, Any]] | None = None) -> Answer:
+    def answer(request: httpx.Request) -> httpx.Response:
+        if asked is not None:
+            asked.append(json.loads(request.content))
+        choice = {"text": " hi", "prompt_logprobs": rows}
+        # As the engine writes it: Python's JSON, which has NaN and Infinity.
+        return httpx.Response(200, content=json.dumps({"choices": [choice]}).encode())
+
+    return answer
+
+
+def row(**logprobs: float) -> dict[str, Any]:
+    return {key[1:]: {"logprob": value, "rank": 1} for key, value in logprobs.items()}
+
+
+def test_prompt_logprobs(serve: Callable[[Answer], Client]) -> None:
+    asked: list[dict[str, Any]] = []
+    # Token 9 came though it is not among the two likeliest, so it is listed besides.
+    rows = [None, row(_5=-2.0, _4=-0.5), row(_7=-1.0, _6=-0.7, _9=-8.0)]
+    found = serve(replying(rows, asked)).prompt_logprobs([3, 5, 9], top_k=2)
+    assert found.ids == [[4, 5], [6, 7]]
+    assert found.logprobs == [[-0.5, -2.0], [-0.7, -1.0]]
+    assert found.actual == [-2.0, -8.0]
+    (body,) = asked
+    assert body["model"] == "m"
+    assert body["prompt"] == [3, 5, 9]
+    assert body["prompt_logprobs"] == 2
+    assert body["temperature"] == 0
+
+
+def test_nan_logprobs_are_refused(serve: Callable[[Answer], Client]) -> None:
+    client = serve(replying([None, row(_5=math.nan, _4=-0.5)]))
+    with pytest.raises(EngineError, match="NaN logprobs"):
+        client.prompt_logprobs([3, 5], top_k=2)
+
+
+def test_completion(serve: Callable[[Answer], Client]) -> None:
+    assert serve(replying([])).complete([1, 2], max_tokens=4) == " hi"
+
+
+def test_refusal_carries_the_servers_words(serve: Callable[[Answer], Client]) -> None:
+    client = serve(lambda _: httpx.Response(400, text="prompt_logprobs must be at most 20"))
+    with pytest.raises(EngineError, match=r"refused /v1/completions \(400\).*at most 20"):
+        client.prompt_logprobs([1, 2], top_k=64)
+    assert not client.healthy()
+
+
+def test_dead_server(serve: Callable[[Answer], Client]) -> None:
+    def gone(request: httpx.Request) -> httpx.Response:
+        raise httpx.ConnectError("refused", request=request)
+
+    client = serve(gone)
+    assert not client.healthy()
+    with pytest.raises(EngineError, match="does not answer /version") as caught:
+        client.version()
+    assert "log" in str(caught.value.mend)
+
+
+def test_metrics(serve: Callable[[Answer], Client]) -> None:
+    client = serve(lambda _: httpx.Response(200, text=METRICS))
+    assert client.healthy()
+    assert client.counter("vllm:prompt_tokens_total") == 42
+    assert client.counter("vllm:none") == 0
+    ((labels, _),) = client.metrics()["vllm:cache_config_info"]
+    assert labels == {"kv_cache_size_tokens": "93184"}
+
+
+def test_control_calls(serve: Callable[[Answer], Client]) -> None:
+    asked: list[tuple[str, str]] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append((request.method, request.url.path))
+        return httpx.Response(200, json={"results": [[1, 2]], "version": "0.32.0"})
+
+    client = serve(answer)
+    client.reset_prefix_cache()
+    assert client.call_workers("look") == [[1, 2]]
+    assert client.version() == "0.32.0"
+    assert asked == [
+        ("POST", "/reset_prefix_cache"),
+        ("POST", "/collective_rpc"),
+        ("GET", "/version"),
+    ]
+    assert client.base_url == "http://127.0.0.1:1/v1"

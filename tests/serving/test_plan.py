@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qpipe.errors import MissingInput
+from qpipe.hardware import Hardware
+from qpipe.paths import Workspace
+from qpipe.serving import Plan, _plan, plan_serving
+from tests.workspace_fixture import AMX, AVX2, H100, silent, small_config, write_model
+
+
+@pytest.fixture
+def built(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Workspace:
+    for name in ("bf16", "gptq", "fp8", "kv", "gptq-mixed"):
+        write_model(workspace, name)
+    monkeypatch.setattr(_plan, "simulated_checkpoint", lambda *_: Path("twin"))
+    return workspace
+
+
+def plan(workspace: Workspace, variant: str, hardware: Hardware = AMX, **changes: Any) -> Plan:
+    return plan_serving(small_config(workspace, **changes), variant, hardware, silent)
+
+
+def value(planned: Plan, flag: str) -> str | None:
+    """What follows ``--flag``; ``None`` where it is absent."""
+    arguments = planned.arguments
+    if f"--{flag}" not in arguments:
+        return None
+    assert arguments.count(f"--{flag}") == 1
+    return arguments[arguments.index(f"--{flag}") + 1]
+
+
+def test_baseline(built: Workspace) -> None:
+    found = plan(built, "bf16")
+    assert value(found, "model") == str(built.model)
+    assert value(found, "served-model-name") == "bf16"
+    assert value(found, "dtype") == "bfloat16"
+    assert value(found, "max-model-len") == "2048"
+    assert int(value(found, "max-logprobs") or 0) >= 1024
+    assert "--enforce-eager" in found.arguments
+    assert found.kernels == ()
+    assert found.env["VLLM_CPU_KVCACHE_SPACE"] == "2"
+    assert found.checkpoint_hash.startswith("bf16")
+
+
+def test_native_variant_pins_its_arithmetic(built: Workspace) -> None:
+    found = plan(built, "gptq")
+    assert value(found, "model") == str(built.checkpoint("gptq"))
+    assert value(found, "tokenizer") == str(built.model)
+    assert found.env["VLLM_CPU_INT4_W4A8"] == "0"
+    assert found.kernels == ("CPUWNA16LinearKernel",)
+    assert found.mode.mode == "native"
+    assert plan(built, "gptq-mixed").env["VLLM_CPU_INT4_W4A8"] == "0"
+
+
+def test_pins_win_and_are_recorded(built: Workspace) -> None:
+    found = plan(built, "gptq", serve={"env": {"VLLM_CPU_INT4_W4A8": "1", "A": "b"}})
+    assert found.env["VLLM_CPU_INT4_W4A8"] == "0"
+    # What is recorded is part of the key under which cells are kept.
+    assert found.serve.env == {"VLLM_CPU_INT4_W4A8": "0", "A": "b"}
+
+
+@pytest.mark.parametrize(
+    ("serve", "runs"),
+    [
+        ({}, ("int4", "bf16", "bf16")),
+        ({"dtype": "float16"}, ("int4", "fp16", "fp16")),
+        ({"kv_cache_dtype": "fp8"}, ("int4", "bf16", "fp8")),
+        ({"kv_cache_dtype": "auto", "dtype": "auto"}, ("int4", "bf16", "bf16")),
+    ],
+)
+def test_arithmetic_follows_serve(
+    built: Workspace, serve: dict[str, Any], runs: tuple[str, str, str]
+) -> None:
+    found = plan(built, "gptq", serve=serve).mode.arithmetic
+    assert (found.weights, found.activations, found.kv) == runs
+
+
+def test_simulated_variant_serves_the_twin(built: Workspace) -> None:
+    found = plan(built, "gptq", AVX2)
+    assert found.mode.mode == "simulated"
+    assert value(found, "model") == "twin"
+    assert value(found, "dtype") == "float32"
+    assert found.checkpoint_hash.startswith("gptq")
+    assert found.kernels == () and found.extension is None
+    assert "VLLM_CPU_INT4_W4A8" not in found.env
+
+
+def test_simulated_kv_loads_the_extension(built: Workspace) -> None:
+    found = plan(built, "kv", AVX2)
+    assert value(found, "worker-extension-cls") == "kv_simulation.Extension"
+    assert found.env["QPIPE_KV_SCALES"] == str(Path("twin/kv_scales.json"))
+    assert found.env["PYTHONPATH"].endswith("workers")
+    assert plan(built, "kv", AMX).extension is None
+
+
+def test_cuda_has_no_cpu_settings(built: Workspace) -> None:
+    found = plan(built, "gptq", H100)
+    assert found.kernels == ()
+    assert not any(
+        name.startswith("VLLM_CPU_KV") or name == "OMP_NUM_THREADS" for name in found.env
+    )
+    assert value(found, "distributed-executor-backend") is None
+    assert "--enforce-eager" not in found.arguments
+
+
+def test_release_settings_reach_the_engine(built: Workspace) -> None:
+    found = plan(
+        built,
+        "bf16",
+        serve={
+            "dtype": "float16",
+            "max_model_len": 512,
+            "enforce_eager": False,
+            "prefix_caching": False,
+            "kv_cache_gib": 0.5,
+            "args": {"seed": 7, "disable-log-stats": True, "async-scheduling": False},
+            "env": {"OMP_NUM_THREADS": "1", "A": "b"},
+        },
+    )
+    assert value(found, "dtype") == "float16"
+    assert value(found, "max-model-len") == "512"
+    assert value(found, "seed") == "7"
+    assert "--no-enable-prefix-caching" in found.arguments
+    assert "--disable-log-stats" in found.arguments
+    assert "--async-scheduling" not in found.arguments
+    assert "--enforce-eager" not in found.arguments
+    assert found.env["VLLM_CPU_KVCACHE_SPACE"] == "0.5"
+    assert (found.env["OMP_NUM_THREADS"], found.env["A"]) == ("1", "b")
+
+
+def test_tensor_parallel_cpu_keeps_the_engines_executor(built: Workspace) -> None:
+    found = plan(built, "bf16", serve={"tensor_parallel_size": 2})
+    assert value(found, "tensor-parallel-size") == "2"
+    assert value(found, "distributed-executor-backend") is None
+
+
+def test_remote_code_is_off_unless_asked(built: Workspace) -> None:
+    assert "--trust-remote-code" not in plan(built, "bf16").arguments
+    asked = plan(built, "bf16", model={"source": "path:x", "trust_remote_code": True})
+    assert "--trust-remote-code" in asked.arguments
+
+
+def test_unbuilt_variant(workspace: Workspace) -> None:
+    with pytest.raises(MissingInput, match="qpipe model"):
+        plan(workspace, "bf16")
+    with pytest.raises(MissingInput, match="qpipe quantize gptq"):
+        plan(workspace, "gptq")

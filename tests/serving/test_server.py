@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from qpipe.config import Serve
+from qpipe.errors import EngineError, EnvError
+from qpipe.paths import Workspace
+from qpipe.schemes import mode_of
+from qpipe.serving import Plan, start
+from tests.conftest import FakeEnvironment
+from tests.workspace_fixture import AMX, silent
+
+# Stands in for the environment's interpreter: serves as the engine does.
+ENGINE = """
+import http.server, json, sys
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        data = json.dumps({"version": "0.32.0"}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+print("INFO Using CPUWNA16LinearKernel for CompressedTensorsWNA16", flush=True)
+port = int(sys.argv[sys.argv.index("--port") + 1])
+http.server.HTTPServer(("127.0.0.1", port), Handler).serve_forever()
+"""
+DIES = "print('torch: out of memory')\nraise SystemExit(1)\n"
+HANGS = "import time\nprint('still loading', flush=True)\ntime.sleep(60)\n"
+
+
+def plan(**changes: Any) -> Plan:
+    settings: dict[str, Any] = {
+        "variant": "gptq",
+        "mode": mode_of(None, AMX),
+        "checkpoint": Path("checkpoint"),
+        "checkpoint_hash": "c" * 64,
+        "tokenizer": Path("model"),
+        "serve": Serve(start_timeout_s=30),
+        "env": {},
+    }
+    return Plan(**{**settings, **changes})
+
+
+def test_healthy_server_ends_with_the_block(
+    workspace: Workspace, make_environment: FakeEnvironment
+) -> None:
+    make_environment("serve", ENGINE)
+    said: list[str] = []
+    with start(plan(kernels=("CPUWNA16LinearKernel",)), workspace, said.append) as server:
+        assert server.client.healthy()
+        assert server.engine_version == "0.32.0"
+        assert server.kernels == ("CPUWNA16LinearKernel",)
+        assert server.resident_gib() > 0
+        record = server.provenance(AMX, seed=3)
+        assert record["engine_version"] == "0.32.0"
+        assert record["mode"] == "native"
+        assert (record["seed"], record["checkpoint_hash"]) == (3, "c" * 64)
+    assert not server.client.url.endswith(":0")
+    assert not psutil.pid_exists(server.pid)
+    assert "starting the engine (native" in said[0]
+
+
+def test_server_that_dies(workspace: Workspace, make_environment: FakeEnvironment) -> None:
+    make_environment("serve", DIES)
+    with (
+        pytest.raises(EngineError, match="died with exit code 1") as caught,
+        start(plan(), workspace, silent),
+    ):
+        pass
+    assert "torch: out of memory" in str(caught.value)
+    assert str(workspace.logs / "serve-gptq.log") in str(caught.value)
+
+
+def test_server_that_is_never_healthy(
+    workspace: Workspace, make_environment: FakeEnvironment
+) -> None:
+    make_environment("serve", HANGS)
+    started = time.monotonic()
+    with (
+        pytest.raises(EngineError, match="not healthy after 2 s") as caught,
+        start(plan(serve=Serve(start_timeout_s=2)), workspace, silent),
+    ):
+        pass
+    assert "still loading" in str(caught.value)
+    assert time.monotonic() - started < 20
+
+
+def test_other_kernel_than_the_schemes(
+    workspace: Workspace, make_environment: FakeEnvironment
+) -> None:
+    make_environment("serve", ENGINE)
+    wanted = plan(kernels=("CPUInt8ScaledMMLinearKernel",))
+    with (
+        pytest.raises(EngineError, match="must run on CPUInt8") as caught,
+        start(wanted, workspace, silent),
+    ):
+        pass
+    assert "the engine took CPUWNA16LinearKernel" in str(caught.value)
+
+
+def test_fixed_port_that_is_taken(workspace: Workspace, make_environment: FakeEnvironment) -> None:
+    make_environment("serve", HANGS)
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        wanted = plan(serve=Serve(port=port))
+        with (
+            pytest.raises(EnvError, match=f"port {port} is taken"),
+            start(wanted, workspace, silent),
+        ):
+            pass
+    assert not (workspace.logs / "serve-gptq.log").exists()
+
+
+def test_environment_comes_first(workspace: Workspace) -> None:
+    with pytest.raises(EnvError, match="qpipe env sync serve"), start(plan(), workspace, silent):
+        pass

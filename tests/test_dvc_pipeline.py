@@ -1,0 +1,146 @@
+"""``dvc.yaml`` against the command line, the checkout and the release files."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import click
+import pytest
+import yaml
+
+from qpipe.cli._main import cli
+from qpipe.compare import compare
+from qpipe.config import Release
+from tests.records_fixture import measured
+from tests.workspace_fixture import REPO
+
+RELEASES = ["configs/release.yaml", *sorted(f"configs/examples/{path.name}" for path in (REPO / "configs" / "examples").glob("*.yaml"))]  # fmt: skip
+Stages = dict[str, dict[str, Any]]
+
+
+def fill(value: Any, names: dict[str, Any]) -> Any:
+    """Puts values in place of ``${dotted.name}``."""
+    if isinstance(value, dict):
+        return {key: fill(inner, names) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [fill(inner, names) for inner in value]
+    if not isinstance(value, str):
+        return value
+
+    def look_up(match: re.Match[str]) -> str:
+        found: Any = names
+        for part in match[1].split("."):
+            found = found[part]
+        return str(found)
+
+    return re.sub(r"\$\{([^}]+)\}", look_up, value)
+
+
+def expand(release: dict[str, Any]) -> Stages:
+    """Every stage as DVC runs it for one release."""
+    stages: Stages = {}
+    for name, stage in yaml.safe_load((REPO / "dvc.yaml").read_text())["stages"].items():
+        if "foreach" not in stage:
+            stages[name] = stage
+            continue
+        for key, item in release[stage["foreach"].strip("${}")].items():
+            stages[f"{name}@{key}"] = fill(stage["do"], {"key": key, "item": item})
+    return stages
+
+
+@pytest.fixture(params=RELEASES)
+def release(request: pytest.FixtureRequest) -> dict[str, Any]:
+    body: dict[str, Any] = yaml.safe_load((REPO / request.param).read_text())
+    return body
+
+
+@pytest.fixture
+def stages(release: dict[str, Any]) -> Stages:
+    return expand(release)
+
+
+def covers(folder: str, path: str) -> bool:
+    return PurePosixPath(path).is_relative_to(folder)
+
+
+def test_commands_exist(stages: Stages) -> None:
+    for name, stage in stages.items():
+        program, *words = shlex.split(stage["cmd"])
+        assert program == "qpipe", name
+        command: click.Command = cli
+        while isinstance(command, click.Group):
+            command = command.commands[words.pop(0)]
+        context = command.make_context(name, words)  # raises on a wrong argument
+        assert context.command is command
+
+
+def test_every_variant_is_built_and_measured(stages: Stages, release: dict[str, Any]) -> None:
+    done = [stage["cmd"] for stage in stages.values()]
+    assert len(done) == len(set(done))
+    for name in [*release["variants"], *release["fallback"]]:
+        assert f"qpipe quantize {name}" in done
+    for name in Release.model_validate(release).names:
+        assert f"qpipe measure {name}" in done
+    for name in release["sensitivity"]:
+        assert f"qpipe sensitivity {name}" in done
+
+
+def test_outs_are_distinct(stages: Stages) -> None:
+    outs = [out for stage in stages.values() for out in stage["outs"]]
+    assert all(covers("out", out) for out in outs)
+    overlaps = [(a, b) for a in outs for b in outs if a is not b and covers(a, b)]
+    assert overlaps == []
+
+
+def test_deps_are_there_or_made(stages: Stages) -> None:
+    outs = [out for stage in stages.values() for out in stage["outs"]]
+    for name, stage in stages.items():
+        for dep in stage.get("deps", []):
+            if covers("out", dep):
+                made = any(covers(dep, out) or covers(out, dep) for out in outs)
+                made = made or dep == "out/sensitivity"  # `qpipe compare` leaves it, maybe empty
+                assert made, f"{name}: nothing makes {dep}"
+            else:
+                assert (REPO / dep).exists(), f"{name}: there is no {dep}"
+
+
+def test_params_are_keys_of_the_release(stages: Stages, release: dict[str, Any]) -> None:
+    for name, stage in stages.items():
+        for entry in stage["params"]:
+            ((file, keys),) = entry.items()
+            assert file == "configs/release.yaml"
+            for key in keys:
+                first, *rest = key.split(".")
+                assert first in Release.model_fields, name
+                # DVC refuses a parameter that the file lacks, whatever qpipe's default is.
+                found: Any = release
+                for part in (first, *rest):
+                    assert part in found, f"{name}: the release file has no '{key}'"
+                    found = found[part]
+
+
+def test_what_decides_a_result_is_a_parameter_or_a_dependency(stages: Stages) -> None:
+    def params(stage: str) -> set[str]:
+        return set(stages[stage]["params"][0]["configs/release.yaml"])
+
+    # Each is read by the stage's command, so a change must run it again.
+    assert {"model"} <= params("model")
+    assert {"calibration"} <= params("calibrate")
+    assert {"serve", "baseline", "fidelity", "evaluation", "bench"} <= params("baseline")
+    assert {"variants", "fallback"} <= params("compare")
+    assert {"gate"} <= params("gate")
+    for name in stages:
+        if name.startswith("measure@"):
+            variant = name.partition("@")[2]
+            assert {"serve", f"variants.{variant}"} <= params(name)
+
+
+def test_compare_leaves_the_folder_that_the_report_depends_on(tmp_path: Path) -> None:
+    config = measured(tmp_path)
+    shutil.rmtree(config.workspace.out / "sensitivity")
+    compare(config)
+    assert (config.workspace.out / "sensitivity").is_dir()

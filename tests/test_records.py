@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qpipe.errors import EnvError, MissingInput, QpipeError
+from qpipe.records import (
+    SCHEMA_VERSION,
+    digest,
+    hash_tree,
+    read_json,
+    staged_dir,
+    write_json,
+    write_text,
+)
+
+
+def test_round_trip(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "record.json"
+    write_json(path, {"name": "日本", "values": [1, None, 0.5]})
+    assert "日本" in path.read_text(encoding="utf-8")
+    assert read_json(path, "qpipe x") == {
+        "schema_version": SCHEMA_VERSION,
+        "name": "日本",
+        "values": [1, None, 0.5],
+    }
+    assert path.stat().st_mode & 0o777 == 0o644
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_no_number_is_not_written(tmp_path: Path, value: float) -> None:
+    path = tmp_path / "record.json"
+    write_json(path, {"a": 1})
+    with pytest.raises(ValueError):
+        write_json(path, {"a": value})
+    assert read_json(path, "-")["a"] == 1
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_failing_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "record.json"
+    write_text(path, "old")
+
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(EnvError, match=r"cannot write .*record\.json: No space left") as caught:
+        write_text(path, "new")
+    assert "free disk space" in str(caught.value.mend)
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_other_os_errors_pass(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FileExistsError):
+        write_text(tmp_path / "file" / "below", "x")
+
+
+def test_reading_what_no_stage_wrote(tmp_path: Path) -> None:
+    path = tmp_path / "record.json"
+    with pytest.raises(MissingInput, match="run `qpipe x` first"):
+        read_json(path, "qpipe x")
+    path.write_text("{")
+    with pytest.raises(QpipeError, match="not JSON"):
+        read_json(path, "qpipe x")
+    path.write_text('{"schema_version": 99}')
+    with pytest.raises(QpipeError, match="schema version 99"):
+        read_json(path, "qpipe x")
+
+
+def test_staged_folder_takes_the_targets_place(tmp_path: Path) -> None:
+    target = tmp_path / "made" / "it"
+    for content in ("one", "two"):
+        with staged_dir(target) as staged:
+            (staged / content).write_text(content)
+            assert staged.parent == target.parent
+    assert [path.name for path in target.iterdir()] == ["two"]
+    assert list(target.parent.iterdir()) == [target]
+    assert target.stat().st_mode & 0o777 == 0o755
+
+
+@pytest.mark.parametrize("stop", [ValueError, KeyboardInterrupt])
+def test_failed_staging_leaves_nothing(tmp_path: Path, stop: type[BaseException]) -> None:
+    target = tmp_path / "it"
+    with staged_dir(target) as staged:
+        (staged / "old").write_text("")
+    with pytest.raises(stop), staged_dir(target) as staged:
+        (staged / "half").write_text("")
+        raise stop
+    assert [path.name for path in target.iterdir()] == ["old"]
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_staging_on_a_full_disk(tmp_path: Path) -> None:
+    with pytest.raises(EnvError, match="No space left"), staged_dir(tmp_path / "it"):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_leavings_of_a_killed_run_are_swept(tmp_path: Path) -> None:
+    for name in (".it.staged-dead", ".it-too.staged-alive"):
+        (tmp_path / name).mkdir()
+    with staged_dir(tmp_path / "it"):
+        pass
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".it-too.staged-alive", "it"]
+
+
+def test_digest_is_canonical() -> None:
+    assert digest({"a": 1, "b": [2]}) == digest({"b": [2], "a": 1})
+    assert len({digest(1), digest("1"), digest([1]), digest(1, None)}) == 4
+
+
+def test_tree_hash_sees_names_and_bytes(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("x")
+    (tmp_path / "b.bin").write_text("y")
+    before = hash_tree(tmp_path)
+    only_text = hash_tree(tmp_path, [".txt"])
+    (tmp_path / "b.bin").write_text("z")
+    assert hash_tree(tmp_path) != before
+    assert hash_tree(tmp_path, [".txt"]) == only_text
+    (tmp_path / "a.txt").rename(tmp_path / "c.txt")
+    assert hash_tree(tmp_path, [".txt"]) != only_text
