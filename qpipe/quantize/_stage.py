@@ -35,10 +35,12 @@ def make_variant(config: Config, variant: str, progress: Callable[[str], None]) 
         raise ConfigError([Fault("configs/release.yaml", "variants", message, f"one of: {known}")])
     model_manifest = read_json(workspace.model / "manifest.json", "qpipe model")
     modules = linears(workspace.model)
+    # All of them before the first: a night must not end at the fifth variant's typing error.
+    for name, declared in config.schemes.items():
+        preflight(name, declared, modules)
     scheme = config.schemes[source.scheme]
     restored = _restored(config, variant, modules)
     scheme = scheme.model_copy(update={"ignore": [*scheme.ignore, *restored]})
-    preflight(source.scheme, scheme, modules)
     rows, calibration_hash = _calibration(config, scheme)
     request = {
         "model": str(workspace.model),

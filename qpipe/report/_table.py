@@ -31,8 +31,16 @@ def verdict_table(config: Config, console: Console | None = None) -> Table:
     table = Table(title=f"Release {view.name}", title_justify="left", box=SIMPLE_HEAD)
     for header in ("variant", "verdict"):
         table.add_column(header, no_wrap=True)
-    for header in ("KL", "top-1", "score (worst Δ)", f"tok/s{at}", "weights GiB", "KV tokens"):
-        table.add_column(header, justify="right", overflow="fold")
+    # A figure is never broken in two; its change beside it may go on the next line.
+    for header, breaks in (
+        ("KL", False),
+        ("top-1", False),
+        ("score (worst Δ)", True),
+        (f"tok/s{at}", True),
+        ("GiB", False),
+        ("KV tokens", False),
+    ):
+        table.add_column(header, justify="right", no_wrap=not breaks)
     if wide:
         table.add_column("scheme")
         table.add_column("reason")

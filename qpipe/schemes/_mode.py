@@ -43,11 +43,14 @@ def mode_of(scheme: Scheme | None, hardware: Hardware) -> Mode:
     lacking = _lacking(scheme, hardware)
     if lacking is None:
         return Mode("native", "the engine has a kernel for it here", here)
-    if here.activations == wide:
+    # Keys and values are rounded inside the CPU engine's attention; CUDA's is another.
+    kv_reachable = scheme.kv_cache is None or hardware.device == "cpu"
+    if here.activations == wide and kv_reachable:
         return Mode(
             "simulated", f"{lacking}; weights and KV are rounded, products are {wide}", here
         )
-    return Mode("unsupported", f"{lacking}, and its activations cannot be simulated yet", here)
+    what = "activations" if kv_reachable else "KV cache"
+    return Mode("unsupported", f"{lacking}, and its {what} cannot be simulated yet", here)
 
 
 def _lacking(scheme: Scheme, hardware: Hardware) -> str | None:

@@ -17,6 +17,12 @@ TABLE = {
         "A100": "native int4 bf16 bf16",
         "H100": "native int4 bf16 bf16",
     },
+    "awq-w4a16-brief": {
+        "AMX": "native int4 bf16 bf16",
+        "AVX2": "simulated int4 fp32 fp32",
+        "A100": "native int4 bf16 bf16",
+        "H100": "native int4 bf16 bf16",
+    },
     "gptq-w4a16": {
         "AMX": "native int4 bf16 bf16",
         "AVX2": "simulated int4 fp32 fp32",
@@ -44,7 +50,7 @@ TABLE = {
     "kv-fp8": {
         "AMX": "native bf16 bf16 fp8",
         "AVX2": "simulated fp32 fp32 fp8",
-        "A100": "simulated bf16 bf16 fp8",
+        "A100": "unsupported bf16 bf16 fp8",
         "H100": "native bf16 bf16 fp8",
     },
 }
