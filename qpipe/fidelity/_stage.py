@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from qpipe.config import Config, Fidelity
-from qpipe.errors import ConfigError, Fault, MissingInput
+from qpipe.errors import ConfigError, Fault, InvalidMeasurement, MissingInput
 from qpipe.fidelity._kl import coarse_kl
 from qpipe.records import digest, write_json
 from qpipe.serving import Client
@@ -35,6 +35,7 @@ def measure_fidelity(
     Raises:
         MissingInput: the baseline was not measured.
         ConfigError: a held-out file is empty, or the texts changed since the baseline's run.
+        InvalidMeasurement: a quantized variant answers exactly like the baseline.
     """
     workspace, settings = config.workspace, config.release.fidelity
     texts = _texts(config)
@@ -77,6 +78,12 @@ def measure_fidelity(
             str(name): _summary(group) for name, group in per_text.groupby("category", sort=True)
         },
     }
+    if config.scheme_of(variant) is not None and record["kl_max"] == 0.0:
+        # Rounding always moves some logprob: identical answers mean that it did not happen.
+        raise InvalidMeasurement(
+            f"'{variant}' answers exactly like the baseline: its quantization did not take effect",
+            mend="see the engine's log for the checkpoint and kernels that it loaded",
+        )
     write_json(workspace.fidelity(variant), record)
     return record
 

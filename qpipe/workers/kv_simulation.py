@@ -27,18 +27,18 @@ def _fp8(values: torch.Tensor, scale: float) -> torch.Tensor:
 
 
 def _patch() -> None:
-    forward = CPUAttentionBackendImpl.forward
+    # The cache is written apart from the forward pass, and attention reads it from there.
+    update = CPUAttentionBackendImpl.do_kv_cache_update
 
-    def rounding_forward(
-        self: Any, layer: Any, query: Any, key: Any, value: Any, *args: Any, **kwargs: Any
-    ) -> Any:
+    def rounding_update(
+        self: Any, layer: Any, key: Any, value: Any, *rest: Any, **named: Any
+    ) -> None:
         index = layer.layer_name.split(".layers.")[1].split(".")[0]
         scales = SCALES[index]
         calls[index] = calls.get(index, 0) + 1
-        key, value = _fp8(key, scales["k"]), _fp8(value, scales["v"])
-        return forward(self, layer, query, key, value, *args, **kwargs)
+        update(self, layer, _fp8(key, scales["k"]), _fp8(value, scales["v"]), *rest, **named)
 
-    CPUAttentionBackendImpl.forward = rounding_forward
+    CPUAttentionBackendImpl.do_kv_cache_update = rounding_update
 
 
 _patch()

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from qpipe.config import Config
-from qpipe.errors import ConfigError, MissingInput
+from qpipe.errors import ConfigError, InvalidMeasurement, MissingInput
 from qpipe.fidelity import measure_fidelity
 from qpipe.paths import Workspace
 from qpipe.records import read_json
@@ -85,6 +85,13 @@ def test_variant(config: Config) -> None:
     assert set(record["categories"]) == {"code", "prose"}
     assert sum(part["positions"] for part in record["categories"].values()) == record["positions"]
     assert read_json(config.workspace.fidelity("gptq"), "-")["kl_mean"] == record["kl_mean"]
+
+
+def test_quantization_without_effect_is_no_result(config: Config) -> None:
+    measured(config, "bf16", BASELINE)
+    with pytest.raises(InvalidMeasurement, match="did not take effect"):
+        measured(config, "gptq", BASELINE)
+    assert not config.workspace.fidelity("gptq").exists()
 
 
 def test_variant_before_the_baseline(config: Config) -> None:
