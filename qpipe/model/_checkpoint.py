@@ -12,7 +12,7 @@ from typing import Any
 from qpipe.errors import ConfigError, Fault
 from qpipe.records import digest, hash_file
 
-__all__ = ["Linear", "describe", "headers", "linears", "require_checkpoint"]
+__all__ = ["PICKLES", "Linear", "describe", "headers", "linears", "require_checkpoint"]
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt")
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")

