@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from qpipe.calibration import load_mix
 from qpipe.config import Config
@@ -23,20 +24,17 @@ def validate(config: Config) -> None:
     faults: list[Fault] = []
     root, release = config.workspace.root, config.release
 
-    def collect(check: Callable[[], object]) -> None:
+    def collect(check: Callable[..., object], *args: Any) -> None:
         try:
-            check()
+            check(*args)
         except ConfigError as error:
             faults.extend(error.faults)
 
-    collect(lambda: load_mix(root / release.calibration.mix, root))
+    collect(load_mix, root / release.calibration.mix, root)
     for name, suite in config.suites.items():
         if suite.kind == "business":
-            file = config.suite_files[name]
-            collect(lambda file=file, suite=suite: load_business(file, suite, root))  # type: ignore[misc]
+            collect(load_business, config.suite_files[name], suite, root)
     if (config.workspace.model / "config.json").exists():
-        modules = linears(config.workspace.model)
-        for name, scheme in config.schemes.items():
-            collect(lambda name=name, scheme=scheme: preflight(name, scheme, modules))  # type: ignore[misc]
+        collect(preflight, config.schemes, linears(config.workspace.model))
     if faults:
         raise ConfigError(faults)

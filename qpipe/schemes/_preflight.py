@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from qpipe.config import QuantArgs, Scheme
 from qpipe.errors import ConfigError, Fault
@@ -19,36 +19,35 @@ def quantized_modules(scheme: Scheme, modules: Iterable[Linear]) -> list[Linear]
     return [module for module in modules if not _ignored(module.name, scheme.ignore)]
 
 
-def preflight(name: str, scheme: Scheme, modules: Iterable[Linear]) -> None:
-    """Check every linear module that the scheme quantizes.
+def preflight(schemes: Mapping[str, Scheme], modules: Collection[Linear]) -> None:
+    """Check each scheme, by name, on every linear module that it quantizes.
 
     Raises:
-        ConfigError: with each distinct size that a group or block does not divide.
+        ConfigError: with each distinct size that a group or block of any scheme does not divide.
     """
-    file = f"configs/schemes/{name}.yaml"
-    faults: dict[str, Fault] = {}
-    if scheme.weights is None:
-        return
-    for module in quantized_modules(scheme, modules):
-        for fault in _misfits(file, "weights", scheme.weights, module):
-            faults.setdefault(f"{fault.key} {fault.message.split(' (')[0]}", fault)
+    faults: dict[tuple[str, str, int], Fault] = {}
+    for name, scheme in sorted(schemes.items()):
+        if scheme.weights is not None:
+            for module in quantized_modules(scheme, modules):
+                for size, fault in _misfits(name, scheme.weights, module):
+                    faults.setdefault((fault.file, fault.key, size), fault)
     if faults:
         raise ConfigError(faults.values())
 
 
-def _misfits(file: str, key: str, args: QuantArgs, module: Linear) -> list[Fault]:
-    found = []
+def _misfits(name: str, args: QuantArgs, module: Linear) -> Iterable[tuple[int, Fault]]:
+    """Sizes of ``module`` that a group or a block does not divide."""
+
+    def fault(key: str, part: int, size: int, side: str, unit: str) -> tuple[int, Fault]:
+        message = f"{part} does not divide {size} {side} ({module.name})"
+        mend = f"take {_near(size, part)}{unit}, or ignore the module"
+        return size, Fault(f"configs/schemes/{name}.yaml", f"weights.{key}", message, mend)
+
     if args.group_size and module.in_features % args.group_size:
-        message = f"{args.group_size} does not divide {module.in_features} inputs ({module.name})"
-        mend = f"take {_near(module.in_features, args.group_size)}, or ignore the module"
-        found.append(Fault(file, f"{key}.group_size", message, mend))
-    if args.block_structure:
+        yield fault("group_size", args.group_size, module.in_features, "inputs", "")
+    if args.block_structure and module.out_features % args.block_structure[0]:
         rows = args.block_structure[0]
-        if module.out_features % rows:
-            message = f"{rows} does not divide {module.out_features} outputs ({module.name})"
-            mend = f"take {_near(module.out_features, rows)} rows, or ignore the module"
-            found.append(Fault(file, f"{key}.block_structure", message, mend))
-    return found
+        yield fault("block_structure", rows, module.out_features, "outputs", " rows")
 
 
 def _near(size: int, wanted: int) -> int:

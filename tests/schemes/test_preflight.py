@@ -32,7 +32,7 @@ def scheme(ignore: list[str] | None = None, **weights: Any) -> Scheme:
 
 def faults_of(tested: Scheme) -> tuple[Fault, ...]:
     with pytest.raises(ConfigError) as caught:
-        preflight("mine", tested, MODULES)
+        preflight({"mine": tested}, MODULES)
     return caught.value.faults
 
 
@@ -47,20 +47,31 @@ def test_each_distinct_size_is_named() -> None:
     assert len(faults_of(scheme(strategy="group", group_size=1024))) == 2
 
 
+def test_all_schemes_are_reported_in_the_order_of_their_names() -> None:
+    grouped = scheme(strategy="group", group_size=128)
+    blocks = scheme(strategy="block", block_structure=[128, 128])
+    with pytest.raises(ConfigError) as caught:
+        preflight({"z": grouped, "a": blocks}, MODULES)
+    assert [fault.file for fault in caught.value.faults] == [
+        "configs/schemes/a.yaml",
+        "configs/schemes/z.yaml",
+    ]
+
+
 def test_blocks() -> None:
     (fault,) = faults_of(scheme(strategy="block", block_structure=[128, 128]))
     assert fault.key == "weights.block_structure"
     assert fault.mend == "take 64 rows, or ignore the module"
-    preflight("mine", scheme(strategy="block", block_structure=[64, 128]), MODULES)
+    preflight({"mine": scheme(strategy="block", block_structure=[64, 128])}, MODULES)
 
 
 @pytest.mark.parametrize(
     "ignore", [["re:.*q_proj$"], ["q_proj"], [module.name for module in MODULES]]
 )
 def test_ignored_modules_need_not_fit(ignore: list[str]) -> None:
-    preflight("mine", scheme(ignore, strategy="group", group_size=128), MODULES)
+    preflight({"mine": scheme(ignore, strategy="group", group_size=128)}, MODULES)
 
 
 def test_what_has_no_groups_fits() -> None:
-    preflight("mine", scheme(strategy="channel"), MODULES)
-    preflight("mine", scheme(), MODULES)
+    preflight({"mine": scheme(strategy="channel")}, MODULES)
+    preflight({"mine": scheme()}, MODULES)
