@@ -8,6 +8,8 @@ export QPIPE_ENVS ?= $(CURDIR)/.qpipe/envs
 export DO_NOT_TRACK ?= 1
 export DVC_NO_ANALYTICS ?= 1
 export MLFLOW_DISABLE_TELEMETRY ?= true
+# Without bytecode every start of Python compiles all it imports again.
+unexport PYTHONDONTWRITEBYTECODE
 
 QUICK := .qpipe/quick
 

@@ -114,11 +114,12 @@ def test_ending_twice_is_harmless(tmp_path: Path) -> None:
 
 
 def test_environment_is_quiet_and_clean(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", "somewhere")
+    for name in ("PYTHONPATH", "VIRTUAL_ENV", "PYTHONDONTWRITEBYTECODE"):
+        monkeypatch.setenv(name, "somewhere")
     monkeypatch.setenv("DO_NOT_TRACK", "0")
     monkeypatch.delenv("VLLM_NO_USAGE_STATS", raising=False)
     made = child_environment({"A": "b", "HF_HUB_OFFLINE": "1"})
-    assert "PYTHONPATH" not in made
+    assert not {"PYTHONPATH", "VIRTUAL_ENV", "PYTHONDONTWRITEBYTECODE"} & set(made)
     assert made["DO_NOT_TRACK"] == "0"  # what the user set stays
     assert made["VLLM_NO_USAGE_STATS"] == "1"
     assert (made["A"], made["HF_HUB_OFFLINE"]) == ("b", "1")
