@@ -1,0 +1,162 @@
+"""Plans an evaluation: the tasks of a release's suites, checked before any runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from qpipe.config import BusinessSuite, Config, PublicSuite, PublicTask
+from qpipe.errors import ConfigError, EnvError, Fault
+from qpipe.evaluation._quiet import quiet
+from qpipe.evaluation._rows import load_business
+from qpipe.evaluation._scorers import SCORERS_VERSION
+from qpipe.records import digest
+
+if TYPE_CHECKING:
+    from lm_eval.api.task import ConfigurableTask
+
+__all__ = ["Cell", "may_run_code", "plan_cells"]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One task to run: what identifies it and how to make it."""
+
+    suite: str
+    task: str
+    category: str
+    definition: dict[str, Any]
+    """All that decides the prompts and the scores, besides data, model and engine."""
+    data_hash: str
+    limit: int | None
+    chat: bool
+    metric: str | None
+    """lm-eval's ``METRIC`` or ``METRIC,FILTER``; the task's first when absent."""
+    load: Callable[[], Mapping[str, ConfigurableTask]]
+
+
+def plan_cells(config: Config, log: Path) -> Iterator[Cell]:
+    """The cells of all suites, in the release file's order.
+
+    Raises:
+        ConfigError: a suite or a row is wrong.
+        EnvError: the data cannot be loaded, or a task runs code and that is not allowed.
+    """
+    # Business rows are checked before anything runs; their faults come all together.
+    faults: list[Fault] = []
+    business: dict[str, list[Cell]] = {}
+    owner: dict[str, str] = {}
+    for name, suite in config.suites.items():
+        where = config.suite_files[name]
+        if isinstance(suite, BusinessSuite):
+            try:
+                business[name] = _business_cells(config, name, suite)
+            except ConfigError as error:
+                faults += error.faults
+            continue
+        for task in suite.tasks:
+            if task in owner:
+                message = f"the suite '{owner[task]}' has this task too"
+                faults.append(Fault(str(where), f"tasks.{task}", message, "keep one of them"))
+            owner.setdefault(task, name)
+    if faults:
+        raise ConfigError(faults)
+    for name, suite in config.suites.items():
+        if isinstance(suite, PublicSuite):
+            yield from _public_cells(config, name, suite, log)
+        else:
+            yield from business[name]
+
+
+def _business_cells(config: Config, name: str, suite: BusinessSuite) -> list[Cell]:
+    rows_by_category = load_business(config.suite_files[name], suite, config.workspace.root)
+    cells = []
+    for category, rows in rows_by_category.items():
+
+        def load(
+            task: str = f"{name}-{category}", category: str = category
+        ) -> Mapping[str, ConfigurableTask]:
+            from qpipe.evaluation._tasks import business_task
+
+            return {task: business_task(task, rows_by_category[category], suite.max_tokens)}
+
+        cells.append(
+            Cell(
+                suite=name,
+                task=f"{name}-{category}",
+                category=category,
+                definition={
+                    "chat": suite.chat,
+                    "max_tokens": suite.max_tokens,
+                    "scorers": SCORERS_VERSION,
+                },
+                data_hash=digest([row.model_dump(mode="json") for row in rows]),
+                limit=config.release.evaluation.limit,
+                chat=suite.chat,
+                metric="score",
+                load=load,
+            )
+        )
+    return cells
+
+
+def _public_cells(config: Config, name: str, suite: PublicSuite, log: Path) -> Iterator[Cell]:
+    evaluation = config.release.evaluation
+    data_dir = config.workspace.root / evaluation.data_dir if evaluation.data_dir else None
+    with quiet(log):
+        from qpipe.evaluation._tasks import documents, load_public, public_tasks
+
+        manager = public_tasks(suite.tasks)
+    unknown = [
+        Fault(
+            str(config.suite_files[name]),
+            f"tasks.{task}",
+            "lm-eval has no such task",
+            "see `python -m lm_eval ls tasks`",
+        )
+        for task in suite.tasks
+        if task not in manager.task_index
+    ]
+    if unknown:
+        raise ConfigError(unknown)
+    for task, settings in suite.tasks.items():
+        with quiet(log):
+            tasks = load_public(
+                manager, task, settings, data_dir, config.workspace.cache / "datasets"
+            )
+            limit = _smaller(evaluation.limit, settings.limit)
+            data_hash = digest(documents(tasks.values(), limit))
+        if any(getattr(one, "UNSAFE_CODE", False) for one in tasks.values()) and not may_run_code():
+            raise EnvError(
+                f"'{task}' runs code that the model wrote",
+                mend=f"set HF_ALLOW_CODE_EVAL=1 where that is safe, or take '{task}' out of {name}",
+            )
+        yield Cell(
+            suite=name,
+            task=task,
+            category=settings.category,
+            definition={"chat": suite.chat, **_definition(settings, data_dir)},
+            data_hash=data_hash,
+            limit=limit,
+            chat=suite.chat,
+            metric=settings.metric,
+            load=lambda tasks=tasks: tasks,  # type: ignore[misc]
+        )
+
+
+def _definition(task: PublicTask, data_dir: Path | None) -> dict[str, Any]:
+    settings = task.model_dump(mode="json", exclude={"limit"})
+    # Where the rows come from is in the data's hash; overrides apply to local rows only.
+    return settings if data_dir else {**settings, "data_files": None, "override": {}}
+
+
+def may_run_code() -> bool:
+    """Whether the user allowed tasks that run what the model wrote."""
+    return os.environ.get("HF_ALLOW_CODE_EVAL") == "1"
+
+
+def _smaller(*limits: int | None) -> int | None:
+    return min((limit for limit in limits if limit is not None), default=None)

@@ -1,0 +1,84 @@
+"""Turns lm-eval's logged samples into rows, one a question."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from qpipe.errors import InvalidMeasurement
+from qpipe.evaluation._cells import COLUMNS
+from qpipe.evaluation._plan import Cell
+
+__all__ = ["question_rows"]
+
+
+def question_rows(
+    by_task: Mapping[str, list[dict[str, Any]]], cell: Cell
+) -> tuple[pd.DataFrame, str]:
+    """The rows of one cell, and the metric and filter their scores are of.
+
+    Raises:
+        InvalidMeasurement: the task has no such filter, or no score a question under the metric.
+    """
+    rows: list[dict[str, Any]] = []
+    metric, _, wanted = (cell.metric or "").partition(",")
+    for task, samples in by_task.items():
+        metric = metric or samples[0]["metrics"][0]
+        wanted = wanted or samples[0]["filter"]
+        for sample in samples:
+            if sample["filter"] == wanted:
+                part = f"{task}/" if len(by_task) > 1 else ""
+                rows.append(_sample(sample, metric, part, cell))
+    if not rows:
+        raise InvalidMeasurement(
+            f"'{cell.task}' has no filter '{wanted}'", mend="correct the task's metric"
+        )
+    return pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS), f"{metric},{wanted}"
+
+
+def _sample(sample: dict[str, Any], metric: str, part: str, cell: Cell) -> dict[str, Any]:
+    score = sample.get(metric)
+    if not isinstance(score, bool | int | float):
+        raise InvalidMeasurement(
+            f"'{cell.task}' gives no score a question under '{metric}'",
+            mend=f"set the task's metric to one of: {', '.join(sample['metrics'])}",
+        )
+    # Business docs are whole rows: they carry an id and a level.
+    row = json.loads(sample["doc"]["row"]) if cell.metric == "score" else {}
+    return {
+        "suite": cell.suite,
+        "task": cell.task,
+        "category": cell.category,
+        "doc_id": row.get("id", f"{part}{sample['doc_id']}"),
+        "doc_hash": sample["doc_hash"],
+        "prompt_hash": sample["prompt_hash"],
+        "target_hash": sample["target_hash"],
+        "level": row.get("level"),
+        "score": float(score),
+        **_response(sample, by_byte=bool(row)),
+    }
+
+
+def _response(sample: dict[str, Any], by_byte: bool) -> dict[str, Any]:
+    answers = [answers[0] for answers in sample["resps"]]
+    if isinstance(answers[0], str):
+        answer: Any = answers[0]
+        return {
+            "response": str(answer),
+            "finish_reason": getattr(answer, "finish_reason", None),
+            "prompt_tokens": getattr(answer, "prompt_tokens", None),
+            "completion_tokens": getattr(answer, "completion_tokens", None),
+        }
+    values = [value for value, _ in answers]
+    texts = [arguments[-1].strip() for arguments in sample["arguments"]]
+    sizes = [len(text.encode()) or 1 if by_byte else 1 for text in texts]
+    best = max(range(len(texts)), key=lambda index: values[index] / sizes[index])
+    return {
+        "response": texts[best],
+        "finish_reason": None,
+        "prompt_tokens": sum(value.prompt_tokens for value in values),
+        "completion_tokens": None,
+    }
