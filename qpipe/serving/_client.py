@@ -65,6 +65,10 @@ class Client:
         """The engine's version."""
         return str(self._get("/version").json()["version"])
 
+    def models(self) -> list[str]:
+        """Names of the models that are served."""
+        return [model["id"] for model in self._get("/v1/models").json()["data"]]
+
     def reset_prefix_cache(self) -> None:
         """Forget all cached prefixes."""
         self._post("/reset_prefix_cache", {})

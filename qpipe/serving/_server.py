@@ -90,6 +90,12 @@ def start(plan: Plan, workspace: Workspace, progress: Callable[[str], None]) -> 
             if waited > limit:
                 raise _failed(f"the engine was not healthy after {limit} s", log)
             time.sleep(0.5)
+        if (served := client.models()) != [plan.variant]:
+            # Somebody took the port between our look and the engine's bind.
+            raise EngineError(
+                f"port {port} answers with {', '.join(served)}, not with '{plan.variant}'",
+                mend="another server took the port meanwhile; run the command again",
+            )
         seconds = time.monotonic() - started
         progress(f"engine healthy after {seconds:.0f} s")
         kernels = _kernels(log)

@@ -22,7 +22,8 @@ import http.server, json, sys
 
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
-        data = json.dumps({"version": "0.32.0"}).encode()
+        served = [{"id": sys.argv[sys.argv.index("--served-model-name") + 1]}]
+        data = json.dumps({"version": "0.32.0", "data": served}).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
@@ -32,6 +33,7 @@ print("INFO Using CPUWNA16LinearKernel for CompressedTensorsWNA16", flush=True)
 port = int(sys.argv[sys.argv.index("--port") + 1])
 http.server.HTTPServer(("127.0.0.1", port), Handler).serve_forever()
 """
+STRANGER = ENGINE.replace('sys.argv[sys.argv.index("--served-model-name") + 1]', '"stranger"')
 DIES = "print('torch: out of memory')\nraise SystemExit(1)\n"
 HANGS = "import time\nprint('still loading', flush=True)\ntime.sleep(60)\n"
 
@@ -66,6 +68,15 @@ def test_healthy_server_ends_with_the_block(
     assert not server.client.url.endswith(":0")
     assert not psutil.pid_exists(server.pid)
     assert "starting the engine (native" in said[0]
+
+
+def test_stranger_on_the_port(workspace: Workspace, make_environment: FakeEnvironment) -> None:
+    make_environment("serve", STRANGER)
+    with (
+        pytest.raises(EngineError, match="answers with stranger, not with 'gptq'"),
+        start(plan(), workspace, silent),
+    ):
+        pass
 
 
 def test_server_that_dies(workspace: Workspace, make_environment: FakeEnvironment) -> None:
