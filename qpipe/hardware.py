@@ -85,7 +85,8 @@ def _gpus() -> tuple[tuple[str, ...], float | None]:
         return (), None
     query = ["nvidia-smi", "--query-gpu=name,compute_cap", "--format=csv,noheader"]
     answer = subprocess.run(query, capture_output=True, text=True, check=False)
-    rows = [line.rsplit(",", 1) for line in answer.stdout.splitlines() if "," in line]
+    # A device that the driver cannot read has `[N/A]` for its capability, and runs nothing.
+    rows = re.findall(r"^(.+),\s*(\d+\.\d+)$", answer.stdout, re.MULTILINE)
     if answer.returncode != 0 or not rows:
         return (), None
-    return tuple(name.strip() for name, _ in rows), min(float(cap) for _, cap in rows)
+    return tuple(name for name, _ in rows), min(float(capability) for _, capability in rows)

@@ -38,6 +38,7 @@ def test_cpuinfo(monkeypatch: pytest.MonkeyPatch) -> None:
     ("code", "said", "wanted"),
     [
         (0, "NVIDIA H100, SXM, 9.0\nNVIDIA A100, 8.0\n", (("NVIDIA H100, SXM", "NVIDIA A100"), 8.0)),
+        (0, "Tesla T4, 7.5\nNVIDIA Graphics Device, [N/A]\n", (("Tesla T4",), 7.5)),
         (0, "", ((), None)),
         (9, "Failed to initialize NVML, 1\n", ((), None)),
     ],

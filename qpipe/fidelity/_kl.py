@@ -21,7 +21,9 @@ def coarse_kl(
     inequality; Cover & Thomas, Elements of Information Theory, 2nd ed., eq. 2.133).
     """
     q_of = dict(zip(ids_q, logprobs_q, strict=True))
-    shared = [(p, q_of[token]) for token, p in zip(ids_p, logprobs_p, strict=True) if token in q_of]
+    both = [(p, q_of.get(token, -np.inf)) for token, p in zip(ids_p, logprobs_p, strict=True)]
+    # A probability of exactly zero belongs to the rest, whose floor keeps the sum finite.
+    shared = [pair for pair in both if -np.inf not in pair]
     log_p: Floats = np.array([p for p, _ in shared], dtype=np.float64)
     log_q: Floats = np.array([q for _, q in shared], dtype=np.float64)
     p, q = np.exp(log_p), np.exp(log_q)

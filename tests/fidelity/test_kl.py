@@ -84,3 +84,17 @@ def test_nothing_shared_tells_nothing() -> None:
 def test_rounding_above_one_is_no_fault() -> None:
     high = float(np.log(0.5) + 1e-6)
     assert coarse_kl([1, 2], [high, high], [1, 2], [high, high]) == 0
+
+
+@pytest.mark.parametrize(
+    ("logprobs_p", "logprobs_q"),
+    [
+        ([0.0, -np.inf], [0.0, -np.inf]),
+        ([0.0, -np.inf], [-0.7, -0.7]),
+        ([-0.7, -0.7], [0.0, -np.inf]),
+    ],
+)
+def test_zero_probability_is_finite(logprobs_p: list[float], logprobs_q: list[float]) -> None:
+    found = coarse_kl([1, 2], logprobs_p, [1, 2], logprobs_q)
+    assert np.isfinite(found)
+    assert (found > 0) == (logprobs_p != logprobs_q)
