@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any
 
+import gguf
 import torch
 from _protocol import Refusal, progress, run
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -12,19 +14,21 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 def work(request: dict[str, Any]) -> dict[str, Any]:
     output = Path(request["output"])
-    gguf = request.get("gguf")
+    from_gguf = request.get("gguf")
+    # transformers parses the whole file for the config, the weights and the tokenizer each.
+    gguf.GGUFReader = functools.cache(gguf.GGUFReader)
     source = Path(request["source"])
     progress("reading the weights")
-    where = str(source.parent) if gguf else str(source)
-    extra = {"gguf_file": source.name} if gguf else {"use_safetensors": True}
+    where = str(source.parent) if from_gguf else str(source)
+    extra = {"gguf_file": source.name} if from_gguf else {"use_safetensors": True}
     trust = request["trust_remote_code"]
     model = AutoModelForCausalLM.from_pretrained(
         where, dtype=torch.bfloat16, trust_remote_code=trust, **extra
     )
     tokenizer = AutoTokenizer.from_pretrained(
-        where, trust_remote_code=trust, **({"gguf_file": source.name} if gguf else {})
+        where, trust_remote_code=trust, **({"gguf_file": source.name} if from_gguf else {})
     )
-    if gguf:
+    if from_gguf:
         _forget_gguf(model)
         _mend_special_tokens(tokenizer, model.config)
     progress("writing the checkpoint")
