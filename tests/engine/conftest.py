@@ -22,6 +22,7 @@ serve: {max_model_len: 512, max_num_seqs: 8, kv_cache_gib: 1}
 variants:
   w8a8: {scheme: smoothquant-w8a8}
   w4a16: {scheme: gptq-w4a16}
+  kv8: {scheme: kv-fp8}
 sensitivity:
   w4a16: {samples: 4, tokens: 32}
 fallback:

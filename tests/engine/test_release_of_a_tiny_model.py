@@ -15,7 +15,7 @@ from mlflow.tracking import MlflowClient
 pytestmark = pytest.mark.engine
 
 Qpipe = Callable[..., subprocess.CompletedProcess[str]]
-VARIANTS = ("bf16", "w8a8", "w4a16", "w4a16-mixed")
+VARIANTS = ("bf16", "w8a8", "w4a16", "kv8", "w4a16-mixed")
 
 
 def read(path: Path) -> dict:
@@ -27,7 +27,7 @@ def released(workspace: Path, qpipe: Qpipe) -> Path:
     qpipe("validate")
     qpipe("model")
     qpipe("calibrate")
-    for variant in ("w8a8", "w4a16"):
+    for variant in ("w8a8", "w4a16", "kv8"):
         qpipe("quantize", variant)
     qpipe("sensitivity", "w4a16")
     qpipe("quantize", "w4a16-mixed")
@@ -63,6 +63,7 @@ def test_fidelity_orders_the_variants(released: Path) -> None:
     kl = {name: read(released / "fidelity" / f"{name}.json")["kl_mean"] for name in VARIANTS}
     assert kl["bf16"] == 0.0
     assert 0 < kl["w8a8"] < kl["w4a16"]
+    assert 0 < kl["kv8"] < kl["w4a16"]
     assert kl["w4a16-mixed"] < kl["w4a16"]
 
 
