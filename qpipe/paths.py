@@ -79,8 +79,11 @@ class Workspace:
         return self.out / "bench" / f"{variant}.json"
 
     def sensitivity(self, source: str) -> Path:
-        """The sensitivity record of one source variant."""
-        return self.out / "sensitivity" / f"{source}.json"
+        """The sensitivity record of one source variant: the fidelity of its units.
+
+        It lies in the fidelity folder, which always exists and which the comparison depends on.
+        """
+        return self.out / "fidelity" / "units" / f"{source}.json"
 
     @property
     def deltas(self) -> Path:

@@ -115,6 +115,7 @@ def write_model(workspace: Workspace, name: str = "bf16") -> None:
     folder = write_checkpoint(workspace.checkpoint(name))
     manifest = {
         "checkpoint_hash": f"{name:0<64}",
+        "scheme_spec": {},
         "weights_gib": 0.25,
         "config": {"num_hidden_layers": 1},
     }

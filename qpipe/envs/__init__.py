@@ -1,6 +1,14 @@
 """Isolated environments, and running workers in them."""
 
 from qpipe.envs._sync import NAMES, Environment, environment, sync, unpack_package
-from qpipe.envs._worker import run_worker
+from qpipe.envs._worker import run_worker, worker_hash
 
-__all__ = ["NAMES", "Environment", "environment", "run_worker", "sync", "unpack_package"]
+__all__ = [
+    "NAMES",
+    "Environment",
+    "environment",
+    "run_worker",
+    "sync",
+    "unpack_package",
+    "worker_hash",
+]

@@ -13,8 +13,9 @@ from qpipe.envs._sync import environment
 from qpipe.errors import EnvError, WorkerError
 from qpipe.paths import PACKAGE, Workspace
 from qpipe.processes import spawned, tail
+from qpipe.records import digest, hash_file
 
-__all__ = ["run_worker"]
+__all__ = ["run_worker", "worker_hash"]
 
 PREFIX = "[qpipe] "
 REFUSED = 3
@@ -69,6 +70,11 @@ def run_worker(
                 mend=KILLED if child.returncode == -9 else "read the log",
             )
         return result
+
+
+def worker_hash(*workers: str) -> str:
+    """Hash of workers' code, for keys of what they made."""
+    return digest([hash_file(PACKAGE / "workers" / f"{worker}.py") for worker in workers])
 
 
 def _pass_on(log: Path, seen: int, progress: Callable[[str], None]) -> int:

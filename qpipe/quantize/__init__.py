@@ -1,6 +1,5 @@
 """From the model and a scheme to a checked checkpoint."""
 
-from qpipe.quantize._simulated import simulated_checkpoint
 from qpipe.quantize._stage import make_variant
 
-__all__ = ["make_variant", "simulated_checkpoint"]
+__all__ = ["make_variant"]

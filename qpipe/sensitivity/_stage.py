@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from qpipe.config import Config, Sensitivity
-from qpipe.envs import run_worker
+from qpipe.envs import run_worker, worker_hash
 from qpipe.errors import ConfigError, Fault
 from qpipe.model import linears
 from qpipe.records import digest, read_json, write_json
@@ -17,7 +17,7 @@ __all__ = ["rank_units"]
 
 
 def rank_units(config: Config, source: str, progress: Callable[[str], None]) -> dict[str, Any]:
-    """Write ``out/sensitivity/<source>.json``: units, the costliest first.
+    """Write ``out/fidelity/units/<source>.json``: units, the costliest first.
 
     Raises:
         ConfigError: ``source`` is no quantized variant.
@@ -38,7 +38,12 @@ def rank_units(config: Config, source: str, progress: Callable[[str], None]) -> 
     folder = workspace.calibration(Path(release.calibration.mix).stem)
     calibration = read_json(folder / "report.json", "qpipe calibrate")
     units = units_of(module.name for module in linears(workspace.model))
-    key = digest(manifest["checkpoint_hash"], calibration["hash"], settings.model_dump())
+    key = digest(
+        manifest["checkpoint_hash"],
+        calibration["hash"],
+        settings.model_dump(),
+        worker_hash("sensitivity"),
+    )
     request = {
         "model": str(workspace.model),
         "checkpoint": str(checkpoint),
@@ -54,6 +59,9 @@ def rank_units(config: Config, source: str, progress: Callable[[str], None]) -> 
     record = {
         "source": source,
         "checkpoint_hash": manifest["checkpoint_hash"],
+        # All of the source's scheme, also what leaves no trace in its weights: the fallback's
+        # stages depend on this record in place of the scheme's file.
+        "scheme_hash": digest(manifest["scheme_spec"]),
         "calibration_hash": calibration["hash"],
         "method": "KL(16-bit ‖ one unit quantized), full vocabulary, nats a token",
         "tokens": found["tokens"],

@@ -8,7 +8,7 @@ import pytest
 from qpipe.config import Config
 from qpipe.errors import ConfigError, MissingInput, WorkerError
 from qpipe.paths import Workspace
-from qpipe.quantize import _simulated, _stage, make_variant, simulated_checkpoint
+from qpipe.quantize import _stage, make_variant
 from qpipe.records import read_json, write_json
 from tests.workspace_fixture import silent, small_config, write_checkpoint, write_model
 
@@ -29,7 +29,6 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         return {"seconds": 1.0}
 
     monkeypatch.setattr(_stage, "run_worker", worker)
-    monkeypatch.setattr(_simulated, "run_worker", worker)
     return requests
 
 
@@ -123,13 +122,3 @@ def test_dead_worker_leaves_nothing(config: Config, monkeypatch: pytest.MonkeyPa
     with pytest.raises(WorkerError):
         make_variant(config, "gptq", silent)
     assert list((config.workspace.out / "models").iterdir()) == []
-
-
-def test_twin_is_made_once_a_checkpoint(config: Config, asked: list[dict[str, Any]]) -> None:
-    write_model(config.workspace, "gptq")
-    first = simulated_checkpoint(config, "gptq", silent)
-    assert simulated_checkpoint(config, "gptq", silent) == first
-    assert [request["worker"] for request in asked] == ["simulate"]
-    assert (first / "model.safetensors").exists()
-    write_json(config.workspace.checkpoint("gptq") / "manifest.json", {"checkpoint_hash": "e" * 64})
-    assert simulated_checkpoint(config, "gptq", silent) != first

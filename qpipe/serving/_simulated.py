@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from qpipe.config import Config
-from qpipe.envs import run_worker
-from qpipe.records import read_json, staged_dir
+from qpipe.envs import run_worker, worker_hash
+from qpipe.records import digest, read_json, staged_dir
 
 __all__ = ["simulated_checkpoint"]
 
@@ -17,7 +17,8 @@ def simulated_checkpoint(config: Config, variant: str, progress: Callable[[str],
     workspace = config.workspace
     checkpoint = workspace.checkpoint(variant)
     manifest = read_json(checkpoint / "manifest.json", f"qpipe quantize {variant}")
-    target: Path = workspace.cache / "simulated" / manifest["checkpoint_hash"][:16]
+    key = digest(manifest["checkpoint_hash"], worker_hash("simulate"))
+    target: Path = workspace.cache / "simulated" / key[:16]
     if not target.exists():
         request = {
             "checkpoint": str(checkpoint),

@@ -1,0 +1,79 @@
+"""``qpipe inputs``: fingerprints of what ``dvc.yaml`` cannot name.
+
+DVC watches files by fixed paths. The machine, and the folders that a release file may name anywhere
+(a model, a calibration mix, held-out texts, local copies of public sets), reach it through these
+records: the stage always runs, takes a second, and what depends on it runs only when they change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from qpipe.calibration import load_mix
+from qpipe.config import Config, PublicSuite
+from qpipe.hardware import detect
+from qpipe.records import hash_file, write_json
+
+__all__ = ["note_inputs"]
+
+
+def note_inputs(config: Config) -> None:
+    """Write ``out/inputs/{machine,model,calibration,evaluation}.json``.
+
+    Raises:
+        ConfigError: the calibration mix has faults.
+        EnvError: the machine's GPUs cannot be read.
+    """
+    found = {
+        "machine": _machine(),
+        "model": _model(config),
+        "calibration": _contents(_calibration_files(config)),
+        "evaluation": _contents(_evaluation_files(config)),
+    }
+    for name, record in found.items():
+        write_json(config.workspace.out / "inputs" / f"{name}.json", record)
+
+
+def _machine() -> dict[str, Any]:
+    """What decides kernels and speed. Memory is left out: a new kernel moves it by megabytes."""
+    record = detect().record()
+    del record["memory_gib"]
+    return record
+
+
+def _model(config: Config) -> dict[str, Any]:
+    """Sizes and times: hashing gigabytes at every run costs more than a needless copy."""
+    kind, _, where = config.release.model.source.partition(":")
+    if kind != "path":
+        return {"files": {}}
+    folder = config.workspace.root / where
+    files = {path.name: path.stat() for path in sorted(folder.glob("*")) if path.is_file()}
+    return {"files": {name: [stat.st_size, stat.st_mtime_ns] for name, stat in files.items()}}
+
+
+def _calibration_files(config: Config) -> Iterator[Path]:
+    root = config.workspace.root
+    mix = root / config.release.calibration.mix
+    yield mix
+    for source in load_mix(mix, root).sources.values():
+        yield mix.parent / source.file
+
+
+def _evaluation_files(config: Config) -> Iterator[Path]:
+    root, release = config.workspace.root, config.release
+    yield from (root / release.fidelity.texts).glob("*.txt")
+    if release.evaluation.data_dir is None:
+        return
+    for suite in config.suites.values():
+        if isinstance(suite, PublicSuite):
+            for task in suite.tasks.values():
+                files = task.data_files or {}
+                for file in [files] if isinstance(files, str) else files.values():
+                    yield root / release.evaluation.data_dir / file
+
+
+def _contents(paths: Iterable[Path]) -> dict[str, Any]:
+    """Hash by path. A missing file is the reading stage's error to tell."""
+    return {"files": {str(path): hash_file(path) for path in sorted(set(paths)) if path.is_file()}}

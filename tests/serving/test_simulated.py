@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qpipe.paths import Workspace
+from qpipe.records import write_json
+from qpipe.serving import _simulated
+from qpipe.serving._simulated import simulated_checkpoint
+from tests.workspace_fixture import silent, small_config, write_checkpoint, write_model
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of the workers that ran."""
+    names: list[str] = []
+
+    def worker(env: str, name: str, request: dict[str, Any], *_: Any) -> dict[str, Any]:
+        names.append(name)
+        write_checkpoint(Path(request["output"]))
+        return {}
+
+    monkeypatch.setattr(_simulated, "run_worker", worker)
+    return names
+
+
+def test_twin_is_made_once_a_checkpoint(workspace: Workspace, asked: list[str]) -> None:
+    config = small_config(workspace)
+    write_model(workspace, "gptq")
+    first = simulated_checkpoint(config, "gptq", silent)
+    assert simulated_checkpoint(config, "gptq", silent) == first
+    assert asked == ["simulate"]
+    assert (first / "model.safetensors").exists()
+    write_json(workspace.checkpoint("gptq") / "manifest.json", {"checkpoint_hash": "e" * 64})
+    assert simulated_checkpoint(config, "gptq", silent) != first
+
+
+def test_other_code_makes_another_twin(
+    workspace: Workspace, asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = small_config(workspace)
+    write_model(workspace, "gptq")
+    first = simulated_checkpoint(config, "gptq", silent)
+    monkeypatch.setattr(_simulated, "worker_hash", lambda *_: "mended")
+    assert simulated_checkpoint(config, "gptq", silent) != first
+    assert len(asked) == 2

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from qpipe import inputs
+from qpipe.config import Config, PublicSuite
+from qpipe.inputs import note_inputs
+from qpipe.paths import Workspace
+from qpipe.records import read_json
+from tests.workspace_fixture import AMX, AVX2, small_config
+
+
+@pytest.fixture
+def config(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Config:
+    monkeypatch.setattr(inputs, "detect", lambda: AMX)
+    root = workspace.root
+    for name, text in {
+        "mixes/mix.yaml": "sources: {p: {file: p.txt, format: text, category: c, weight: 1}}",
+        "mixes/p.txt": "prose",
+        "held/code.txt": "code",
+        "sets/arc.jsonl": "{}",
+        "given/config.json": "{}",
+    }.items():
+        (root / name).parent.mkdir(exist_ok=True)
+        (root / name).write_text(text)
+    config = small_config(workspace)
+    release = config.release
+    calibration = release.calibration.model_copy(update={"mix": "mixes/mix.yaml"})
+    fidelity = release.fidelity.model_copy(update={"texts": "held"})
+    evaluation = release.evaluation.model_copy(update={"data_dir": "sets", "suites": ["public"]})
+    model = release.model.model_copy(update={"source": "path:given"})
+    changed = {
+        "calibration": calibration,
+        "fidelity": fidelity,
+        "evaluation": evaluation,
+        "model": model,
+    }
+    task = {"category": "knowledge", "data_files": "arc.jsonl"}
+    suite = PublicSuite.model_validate({"kind": "public", "tasks": {"arc_easy": task}})
+    release = release.model_copy(update=changed)
+    return Config(workspace, release, config.schemes, {"public": suite}, {"public": root / "x"})
+
+
+def noted(config: Config) -> dict[str, dict[str, object]]:
+    note_inputs(config)
+    folder = config.workspace.out / "inputs"
+    return {path.stem: read_json(path, "-") for path in folder.glob("*.json")}
+
+
+def test_the_same_inputs_give_the_same_bytes(config: Config) -> None:
+    first = noted(config)
+    assert set(first) == {"machine", "model", "calibration", "evaluation"}
+    assert noted(config) == first
+
+
+@pytest.mark.parametrize(
+    ("path", "record"),
+    [
+        ("mixes/mix.yaml", "calibration"),
+        ("mixes/p.txt", "calibration"),
+        ("held/code.txt", "evaluation"),
+        ("held/new.txt", "evaluation"),
+        ("sets/arc.jsonl", "evaluation"),
+        ("given/config.json", "model"),
+        ("given/model.safetensors", "model"),
+    ],
+)
+def test_a_changed_file_changes_its_record_alone(config: Config, path: str, record: str) -> None:
+    before = noted(config)
+    file = config.workspace.root / path
+    file.write_text((file.read_text() if file.exists() else "") + "\n")
+    after = noted(config)
+    assert {name for name in before if before[name] != after[name]} == {record}
+
+
+def test_contents_count_for_data_and_not_their_times(config: Config) -> None:
+    before = noted(config)
+    os.utime(Path(config.workspace.root, "held/code.txt"), (1, 1))
+    assert noted(config) == before
+
+
+def test_another_machine(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = noted(config)
+    monkeypatch.setattr(inputs, "detect", lambda: AVX2)
+    after = noted(config)
+    assert {name for name in before if before[name] != after[name]} == {"machine"}
