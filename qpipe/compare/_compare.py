@@ -18,7 +18,7 @@ __all__ = ["compare"]
 BASELINE = "bf16"
 CONFIDENCE = 0.95
 
-_SAME = ("hardware", "engine", "engine_version")
+_ENGINE = ("engine", "engine_version")
 
 
 def compare(config: Config) -> dict[str, Any]:
@@ -26,7 +26,8 @@ def compare(config: Config) -> dict[str, Any]:
 
     Raises:
         MissingInput: a variant was not measured.
-        InvalidMeasurement: the baseline has no figures, or no question can be paired.
+        InvalidMeasurement: the baseline has no figures, no question can be paired, or records are
+            of different checkpoints.
     """
     base = _Measured(config, BASELINE)
     if base.unsupported:
@@ -44,16 +45,15 @@ def compare(config: Config) -> dict[str, Any]:
             for name in config.release.names
             if name != BASELINE
         },
+        "sensitivity": _rankings(config),
     }
-    # The report depends on this folder, and DVC refuses one that no variant's ranking has made.
-    (config.workspace.out / "sensitivity").mkdir(parents=True, exist_ok=True)
     write_json(config.workspace.deltas, record)
     write_text(config.workspace.deltas.with_suffix(".csv"), _csv(record))
     return record
 
 
 class _Measured:
-    """One variant's records."""
+    """One variant's records, all of one checkpoint."""
 
     def __init__(self, config: Config, name: str) -> None:
         workspace, self.name = config.workspace, name
@@ -66,7 +66,27 @@ class _Measured:
         self.unsupported: str | None = next(
             (str(each["unsupported"]) for each in records if each.get("unsupported")), None
         )
-        self.provenance: dict[str, Any] = self.fidelity.get("provenance") or {}
+        self.measured_on: dict[str, dict[str, Any]] = {
+            "fidelity": self.fidelity.get("provenance") or {},
+            "evaluation": self.results.get("context") or {},
+            "bench": self.bench.get("provenance") or {},
+        }
+        self.provenance = self.measured_on["fidelity"]
+        self.checkpoint = None if self.unsupported else self._one_checkpoint()
+
+    def _one_checkpoint(self) -> str:
+        """``measure --only`` and an interrupted run can leave records of two builds."""
+        hashes = {part: on.get("checkpoint_hash") for part, on in self.measured_on.items()}
+        hashes["evaluation"] = self.results.get("checkpoint_hash")
+        first = hashes["fidelity"]
+        for part in ("evaluation", "bench"):
+            if first is None or hashes[part] != first:
+                raise InvalidMeasurement(
+                    f"the records of '{self.name}' are of different checkpoints:"
+                    f" fidelity of {_short(first)}, {part} of {_short(hashes[part])}",
+                    mend=f"run `{self.command}`",
+                )
+        return str(first)
 
     def samples(self) -> pd.DataFrame:
         path = self.folder / "samples.parquet"
@@ -88,10 +108,18 @@ class _Measured:
 def _variant_part(own: _Measured, base: _Measured, baseline_rows: pd.DataFrame) -> dict[str, Any]:
     if own.unsupported:
         return {**own.identity(), "unsupported": own.unsupported}
+    against = own.fidelity.get("baseline_checkpoint_hash")
+    if against != base.checkpoint:
+        raise InvalidMeasurement(
+            f"the KL of '{own.name}' is against a baseline of checkpoint {_short(against)};"
+            f" the baseline's record is of {_short(base.checkpoint)}",
+            mend=f"run `{own.command}`",
+        )
     pairing = pair(baseline_rows, own.samples(), own.name)
     return {
         **own.identity(),
-        "notes": _notes(own, base, pairing),
+        "mismatches": _mismatches(own, base),
+        "notes": _notes(pairing),
         "paired": len(pairing.rows),
         "unpaired_baseline": pairing.unpaired_baseline,
         "unpaired_variant": pairing.unpaired_variant,
@@ -102,22 +130,53 @@ def _variant_part(own: _Measured, base: _Measured, baseline_rows: pd.DataFrame) 
     }
 
 
-def _notes(own: _Measured, base: _Measured, pairing: Pairing) -> list[str]:
-    notes = [
-        f"{key.replace('_', ' ')} differs from the baseline's: "
-        f"{own.provenance.get(key)}, not {base.provenance.get(key)}"
-        for key in _SAME
-        if own.provenance.get(key) != base.provenance.get(key)
-    ]
+def _mismatches(own: _Measured, base: _Measured) -> list[str]:
+    """What differs besides the checkpoint, and so may be the cause of any difference."""
+    found = []
+    for part, on in own.measured_on.items():
+        mine, theirs = _circumstances(on), _circumstances(base.measured_on[part])
+        found += [
+            f"{key} {mine.get(key)} against the baseline's {theirs.get(key)}"
+            for key in mine | theirs
+            if mine.get(key) != theirs.get(key)
+        ]
     if own.fidelity.get("data_hash") != base.fidelity.get("data_hash"):
-        notes.append("the fidelity texts differ from the baseline's")
-    unpaired = pairing.unpaired_baseline + pairing.unpaired_variant
-    if unpaired:
-        notes.append(
-            f"{pairing.unpaired_baseline} questions of the baseline and"
-            f" {pairing.unpaired_variant} of the variant have no partner and are left out"
-        )
-    return notes
+        found.append("the fidelity texts differ from the baseline's")
+    if own.bench.get("data_hash") != base.bench.get("data_hash"):
+        found.append("the load of the bench differs from the baseline's")
+    return list(dict.fromkeys(found))
+
+
+def _circumstances(provenance: dict[str, Any]) -> dict[str, Any]:
+    """Engine and machine. Memory is left out: a new kernel moves it by megabytes."""
+    hardware = provenance.get("hardware") or {}
+    return {
+        **{key.replace("_", " "): provenance.get(key) for key in _ENGINE},
+        **{key.replace("_", " "): hardware[key] for key in hardware if key != "memory_gib"},
+    }
+
+
+def _notes(pairing: Pairing) -> list[str]:
+    if not pairing.unpaired_baseline + pairing.unpaired_variant:
+        return []
+    return [
+        f"{pairing.unpaired_baseline} questions of the baseline and"
+        f" {pairing.unpaired_variant} of the variant have no partner and are left out"
+    ]
+
+
+def _rankings(config: Config) -> dict[str, Any]:
+    """Units by source variant, for the report; a ranking that was not made is left out."""
+    paths = {source: config.workspace.sensitivity(source) for source in config.release.sensitivity}
+    return {
+        source: read_json(path, f"qpipe sensitivity {source}")["units"]
+        for source, path in paths.items()
+        if path.exists()
+    }
+
+
+def _short(checkpoint: str | None) -> str:
+    return checkpoint[:10] if checkpoint else "no known hash"
 
 
 def _baseline_part(rows: pd.DataFrame) -> dict[str, Any]:
@@ -129,11 +188,15 @@ def _baseline_part(rows: pd.DataFrame) -> dict[str, Any]:
             str(category): {
                 "n": len(group),
                 "score": float(group["score"].mean()),
-                "truncated_share": float(group["cut"].mean()),
+                "truncated_share": _share(group["cut"]),
             }
             for category, group in grouped
         },
     }
+
+
+def _share(cut: pd.Series[float]) -> float | None:
+    return None if cut.isna().all() else float(cut.mean())
 
 
 def _csv(record: dict[str, Any]) -> str:

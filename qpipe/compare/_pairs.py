@@ -67,8 +67,9 @@ def categories(rows: pd.DataFrame, confidence: float) -> dict[str, dict[str, Any
 
 
 def cut_by_length(samples: pd.DataFrame) -> pd.Series[float]:
-    """1.0 where an answer was cut; rows judged by likelihood have no answer and so no reason."""
-    return samples["finish_reason"].fillna("").eq("length").astype(float)
+    """1.0 where an answer was cut, 0.0 where it ended, NaN where none was generated."""
+    reasons = samples["finish_reason"]
+    return reasons.fillna("").eq("length").astype(float).where(reasons.notna())
 
 
 def overall(rows: pd.DataFrame, confidence: float) -> dict[str, Any]:
@@ -90,7 +91,6 @@ def _keyed(samples: pd.DataFrame) -> pd.DataFrame:
 
 def _compared(rows: pd.DataFrame, confidence: float) -> dict[str, Any]:
     score = _paired(rows, "score", confidence)
-    cut = _paired(rows, "cut", confidence)
     return {
         "n": score.n,
         "score_baseline": score.mean_baseline,
@@ -102,9 +102,21 @@ def _compared(rows: pd.DataFrame, confidence: float) -> dict[str, Any]:
         },
         "right_to_wrong": score.losses,
         "wrong_to_right": score.wins,
-        "truncated_share_baseline": cut.mean_baseline,
-        "truncated_share": cut.mean_variant,
-        "truncated_excess_ci_low": cut.ci_low,
+        **_truncation(rows, confidence),
+    }
+
+
+def _truncation(rows: pd.DataFrame, confidence: float) -> dict[str, Any]:
+    """Over the questions both answered in text; ``None`` where likelihood judged all of them."""
+    answered = rows.dropna(subset=["cut_baseline", "cut"])
+    cut = None if answered.empty else _paired(answered, "cut", confidence)
+    return {
+        "answers": len(answered),
+        "truncated_share_baseline": cut and cut.mean_baseline,
+        "truncated_share": cut and cut.mean_variant,
+        "truncated_excess": cut and cut.delta,
+        "truncated_excess_ci_low": cut and cut.ci_low,
+        "truncated_excess_ci_high": cut and cut.ci_high,
     }
 
 

@@ -17,6 +17,8 @@ _FIDELITY = (
     "kl_p99",
     "kl_max",
     "top1_agreement",
+    "top1_ci_low",
+    "top1_ci_high",
     "perplexity",
     "perplexity_baseline",
     "categories",

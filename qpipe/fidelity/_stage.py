@@ -46,6 +46,8 @@ def measure_fidelity(
         )
     columns = pd.DataFrame([asdict(answer) for answer in answers])
     measured = pd.concat([texts[["category", "text_hash"]], columns], axis=1)
+    # In the rows, so that the baseline's logprobs cannot be taken for another checkpoint's.
+    measured = measured.assign(checkpoint_hash=provenance.get("checkpoint_hash"))
     data_hash = digest(sorted(texts["text_hash"]), settings.top_k)
     store = workspace.fidelity(BASELINE).with_suffix(".parquet")
     if variant == BASELINE:
@@ -68,6 +70,7 @@ def measure_fidelity(
     record = {
         "variant": variant,
         "baseline": BASELINE,
+        "baseline_checkpoint_hash": paired["checkpoint_hash_p"].iloc[0],
         "self": variant == BASELINE,
         "top_k": settings.top_k,
         "lower_bound": "KL over shared top-k tokens and one bucket: at most the full KL",
@@ -138,6 +141,7 @@ def _position_values(row: dict[Any, Any]) -> dict[str, Any]:
 def _summary(texts: pd.DataFrame) -> dict[str, Any]:
     kl = np.concatenate(list(texts["kl"]))
     mean, low, high = cluster_mean_interval(list(texts["kl"]))
+    top1, top1_low, top1_high = cluster_mean_interval(list(texts["agree"]))
     p50, p95, p99 = np.percentile(kl, [50, 95, 99])
     nll = {side: np.concatenate(list(texts[f"nll_{side}"])).mean() for side in "pq"}
     return {
@@ -150,7 +154,9 @@ def _summary(texts: pd.DataFrame) -> dict[str, Any]:
         "kl_p95": float(p95),
         "kl_p99": float(p99),
         "kl_max": float(kl.max()),
-        "top1_agreement": float(np.concatenate(list(texts["agree"])).mean()),
+        "top1_agreement": float(top1),
+        "top1_ci_low": float(top1_low),
+        "top1_ci_high": float(top1_high),
         "perplexity_baseline": float(np.exp(nll["p"])),
         "perplexity": float(np.exp(nll["q"])),
     }

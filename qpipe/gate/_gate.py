@@ -82,7 +82,9 @@ def _judge(config: Config, name: str, evidence: Evidence | None) -> dict[str, An
     if failed:
         scheme = config.scheme_of(name)
         assert scheme is not None, "only the baseline has no scheme"
-        rules = frozenset(finding.rule for finding in failed)
+        rules = {
+            outcome: frozenset(finding.rule for finding in found) for outcome, found in by.items()
+        }
         remedy = next_remedy(Situation(name, config.release, scheme, rules))
         return _entry(Verdict.NO_GO, _sentences([*failed, *open_]), told, remedy)
     if open_:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from qpipe.config import Release, Scheme
+from qpipe.gate._rules import Outcome
 
 __all__ = ["REMEDIES", "Remedy", "Situation", "next_remedy"]
 
 _FINE_GROUP = 64
 _MANY_ROWS = 512
 _SCORES = {"accuracy", "truncated"}
+_KL = {"kl_mean", "kl_category"}
 
 
 @dataclass(frozen=True)
@@ -21,8 +23,8 @@ class Situation:
     variant: str
     release: Release
     scheme: Scheme
-    failed: frozenset[str]
-    """Names of the rules it failed."""
+    rules: Mapping[Outcome, frozenset[str]]
+    """Names of the rules by what they said of any figure."""
 
     @property
     def rows(self) -> int:
@@ -55,7 +57,9 @@ def next_remedy(situation: Situation) -> str:
 
 
 def _only_scores_failed(situation: Situation) -> bool:
-    return situation.failed <= _SCORES
+    rules = situation.rules
+    kl_holds = bool(rules[Outcome.PASS] & _KL) and not rules[Outcome.UNDECIDED] & _KL
+    return kl_holds and rules[Outcome.FAIL] <= _SCORES
 
 
 def _coarse_weights(situation: Situation) -> bool:

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from statsmodels.stats.proportion import proportion_confint
-
 from qpipe.config import Gate
 from qpipe.stats import questions_needed, smallest_margin
 
@@ -52,6 +50,12 @@ class Rule:
     """False: the findings are notes."""
 
 
+def _comparable(evidence: Evidence, limit: float) -> Iterator[Finding]:
+    for mismatch in evidence["mismatches"]:
+        needs = f"measure '{evidence['variant']}' and the baseline on one engine, machine and data"
+        yield Finding("comparable", Outcome.UNDECIDED, mismatch, needs)
+
+
 def _kl_mean(evidence: Evidence, limit: float) -> Iterator[Finding]:
     yield _kl("kl_mean", "mean KL", evidence["fidelity"], limit)
 
@@ -73,11 +77,9 @@ def _kl(rule: str, what: str, figures: dict[str, Any], limit: float) -> Finding:
 
 
 def _top1(evidence: Evidence, limit: float) -> Iterator[Finding]:
-    """Wilson's interval; neighbouring positions are not independent, so it is the narrowest one."""
     fidelity = evidence["fidelity"]
-    share, positions = fidelity["top1_agreement"], fidelity["positions"]
-    low, high = proportion_confint(share * positions, positions, method="wilson")
-    interval = f"top-1 agreement {share:.3f} [{low:.3f}, {high:.3f}]"
+    low, high = fidelity["top1_ci_low"], fidelity["top1_ci_high"]
+    interval = f"top-1 agreement {fidelity['top1_agreement']:.3f} [{low:.3f}, {high:.3f}]"
     if low >= limit:
         yield Finding("top1", Outcome.PASS, f"{interval} is above {limit:g}")
     elif high < limit:
@@ -114,19 +116,22 @@ def _accuracy(evidence: Evidence, limit: float) -> Iterator[Finding]:
 
 
 def _truncated(evidence: Evidence, limit: float) -> Iterator[Finding]:
-    """The excess seen passes; it fails only where the interval lies beyond the limit too."""
+    """Categories that likelihood judges have no answers to cut."""
     for category, figures in evidence["categories"].items():
-        excess = figures["truncated_share"] - figures["truncated_share_baseline"]
-        sentence = (
+        if not figures["answers"]:
+            continue
+        low, high = figures["truncated_excess_ci_low"], figures["truncated_excess_ci_high"]
+        interval = (
             f"{figures['truncated_share']:.1%} of answers in {category} are cut by length,"
-            f" the baseline's {figures['truncated_share_baseline']:.1%};"
-            f" the limit is {limit:.1%} more"
+            f" {figures['truncated_excess']:+.1%} [{low:+.1%}, {high:+.1%}] to the baseline's share"
         )
-        if excess <= limit:
+        if high <= limit:
+            sentence = f"{interval}, within the limit {limit:.1%}"
             yield Finding("truncated", Outcome.PASS, sentence)
-        elif figures["truncated_excess_ci_low"] > limit:
-            yield Finding("truncated", Outcome.FAIL, sentence)
+        elif low > limit:
+            yield Finding("truncated", Outcome.FAIL, f"{interval}, above the limit {limit:.1%}")
         else:
+            sentence = f"{interval}, an interval that holds the limit {limit:.1%}"
             needs = f"ask more questions in {category}, or allow longer answers"
             yield Finding("truncated", Outcome.UNDECIDED, sentence, needs)
 
@@ -147,6 +152,7 @@ def _count(number: float) -> str:
 
 
 RULES: tuple[Rule, ...] = (
+    Rule("comparable", lambda policy: 0.0, _comparable),
     Rule("simulated", lambda policy: 0.0, _simulated, lambda policy: not policy.certify_simulated),
     Rule("kl_mean", lambda policy: policy.kl_mean_max, _kl_mean),
     Rule("kl_category", lambda policy: policy.kl_category_max, _kl_category),

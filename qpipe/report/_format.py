@@ -52,11 +52,21 @@ def warm(kl: float | None) -> str:
     return f"rgba(217, 119, 6, {depth:.3f})"
 
 
+def machine(hardware: dict[str, Any] | None) -> str:
+    """The GPUs, or the CPU where there is none."""
+    if not hardware:
+        return DASH
+    if gpus := hardware["gpus"]:
+        return ", ".join(f"{gpus.count(name)} × {name}" for name in dict.fromkeys(gpus))
+    return f"{hardware['cpu']}, {hardware['cores']} cores"
+
+
 def cell(text: Any) -> str:
     """Text for a Markdown table."""
     return str(text).replace("|", "\\|").replace("\n", " ")
 
 
 FILTERS = {
-    each.__name__: each for each in (number, signed, ratio, percent, short, heat, warm, cell)
+    each.__name__: each
+    for each in (number, signed, ratio, percent, short, heat, warm, machine, cell)
 }

@@ -13,8 +13,6 @@ __all__ = ["BASELINE", "Row", "View", "gather"]
 
 BASELINE = "bf16"
 
-_DATES = ("measured_at", "finished_at", "created_at", "date")
-
 
 @dataclass(frozen=True)
 class Row:
@@ -91,8 +89,6 @@ class View:
     model_source: str
     model_note: str | None
     parameters: int | None
-    date: str | None
-    """When the last figure was measured, if the records say so."""
     policy: dict[str, Any]
     confidence: float
     rows: list[Row]
@@ -136,22 +132,15 @@ def gather(config: Config) -> View:
     deltas = read_json(workspace.deltas, "qpipe compare")
     gate = read_json(workspace.gate, "qpipe gate")
     manifest = _optional(workspace.model / "manifest.json", "qpipe model")
-    sensitivity = {
-        source: _optional(workspace.sensitivity(source), f"qpipe sensitivity {source}")
-        for source in release.sensitivity
-    }
     return View(
         name=release.name,
         model_source=str(manifest.get("source") or release.model.source),
         model_note=manifest.get("note"),
         parameters=manifest.get("parameters"),
-        date=_date(config),
         policy={key: value for key, value in gate["policy"].items() if value is not None},
         confidence=deltas["confidence"],
         rows=[_row(config, name, deltas, gate["verdicts"][name]) for name in release.names],
-        sensitivity={
-            source: record["units"] for source, record in sensitivity.items() if record.get("units")
-        },
+        sensitivity={source: units for source, units in deltas["sensitivity"].items() if units},
         calibration=_calibration(config),
     )
 
@@ -186,22 +175,6 @@ def _calibration(config: Config) -> dict[str, dict[str, Any]]:
     name = Path(config.release.calibration.mix).stem
     report = _optional(config.workspace.calibration(name) / "report.json", "qpipe calibrate")
     return {name: report} if report else {}
-
-
-def _date(config: Config) -> str | None:
-    """From the records, not from the clock: equal inputs make an equal page."""
-    found: list[str] = []
-    for name in config.release.names:
-        paths = (
-            config.workspace.evaluation(name) / "results.json",
-            config.workspace.fidelity(name),
-            config.workspace.bench(name),
-        )
-        for path in paths:
-            record = _optional(path, f"qpipe measure {name}")
-            places = (record, record.get("provenance") or {}, record.get("context") or {})
-            found += [str(place[key]) for place in places for key in _DATES if place.get(key)]
-    return max(found, default=None)
 
 
 def _optional(path: Path, made_by: str) -> dict[str, Any]:

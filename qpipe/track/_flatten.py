@@ -8,7 +8,13 @@ from qpipe.config import Config
 
 __all__ = ["flatten", "metrics_of", "params_of"]
 
-_MEMORY = ("weights_gib", "checkpoint_gib", "kv_capacity_tokens", "kv_max_concurrency")
+_MEMORY = (
+    "weights_gib",
+    "resident_gib",
+    "nvml_gib",
+    "kv_capacity_tokens",
+    "kv_max_concurrency",
+)
 _FIDELITY = (
     "kl_mean",
     "kl_ci_low",
@@ -16,6 +22,8 @@ _FIDELITY = (
     "kl_p99",
     "kl_max",
     "top1_agreement",
+    "top1_ci_low",
+    "top1_ci_high",
     "perplexity",
 )
 

@@ -11,7 +11,7 @@ from typing import Any
 from qpipe.config import Config
 from qpipe.errors import EnvError
 from qpipe.records import digest, hash_file, read_json, write_json
-from qpipe.track._flatten import metrics_of, params_of
+from qpipe.track._flatten import flatten, metrics_of, params_of
 
 __all__ = ["track"]
 
@@ -126,11 +126,8 @@ def _log(
 
 def _measured_on(deltas: dict[str, Any]) -> dict[str, str]:
     provenance = deltas["baseline"]["provenance"]
-    return {
-        key: str(provenance[key])
-        for key in ("engine", "engine_version", "hardware")
-        if key in provenance
-    }
+    keys = ("engine", "engine_version", "hardware")
+    return flatten({key: provenance.get(key) for key in keys})
 
 
 class _Logger:

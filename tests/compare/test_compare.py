@@ -1,14 +1,24 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 
 from qpipe.compare import compare
 from qpipe.errors import InvalidMeasurement, MissingInput
-from tests.records_fixture import CATEGORIES, measured, samples, write_samples
+from qpipe.records import digest, read_json, write_json
+from tests.records_fixture import (
+    CATEGORIES,
+    HARDWARE,
+    measured,
+    provenance,
+    samples,
+    write_samples,
+)
 
 
 def test_record_and_csv(tmp_path: Path) -> None:
@@ -16,7 +26,7 @@ def test_record_and_csv(tmp_path: Path) -> None:
     record = compare(config)
     assert record["variants"]["nvfp4"]["unsupported"].startswith("no NVFP4")
     gptq = record["variants"]["gptq"]
-    assert gptq["paired"] == 160 and gptq["notes"] == []
+    assert gptq["paired"] == 160 and gptq["notes"] == gptq["mismatches"] == []
     assert set(gptq["categories"]) == set(CATEGORIES)
     math = gptq["categories"]["math"]
     assert math["delta"] == pytest.approx(
@@ -25,6 +35,8 @@ def test_record_and_csv(tmp_path: Path) -> None:
     assert math["ci_low"] <= math["delta"] <= math["ci_high"]
     assert math["p_holm"] >= math["p_value"]
     assert math["truncated_share"] == math["truncated_share_baseline"] == 0.05
+    assert math["answers"] == 40
+    assert math["truncated_excess_ci_low"] < 0 < math["truncated_excess_ci_high"]
     assert gptq["speed"][-1]["output_tok_s_ratio"] == pytest.approx(1.43)
     assert gptq["speed"][-1]["ttft_p99_ms"] is None
     assert gptq["memory"]["weights_gib_ratio"] == pytest.approx(0.109 / 0.25)
@@ -75,6 +87,82 @@ def test_unscored_sample(tmp_path: Path) -> None:
     write_samples(config.workspace, "gptq", samples("gptq", 40).assign(score=float("nan")))
     with pytest.raises(InvalidMeasurement, match="score"):
         compare(config)
+
+
+def edit(path: Path, **changes: Any) -> None:
+    write_json(path, {**read_json(path, "-"), **changes})
+
+
+@pytest.mark.parametrize("name", ["gptq", "bf16"])
+@pytest.mark.parametrize("part", ["fidelity", "evaluation", "bench"])
+@pytest.mark.parametrize("found", ["other", None])
+def test_records_of_two_checkpoints(
+    tmp_path: Path, name: str, part: str, found: str | None
+) -> None:
+    config = measured(tmp_path)
+    workspace = config.workspace
+    if part == "evaluation":
+        edit(workspace.evaluation(name) / "results.json", checkpoint_hash=found)
+    else:
+        path = workspace.fidelity(name) if part == "fidelity" else workspace.bench(name)
+        edit(path, provenance={**provenance(name), "checkpoint_hash": found})
+    with pytest.raises(InvalidMeasurement, match=f"records of '{name}' .* {part} of") as caught:
+        compare(config)
+    assert caught.value.mend == f"run `qpipe measure {name}`"
+
+
+@pytest.mark.parametrize("against", [digest("another model"), None])
+def test_kl_against_a_former_baseline(tmp_path: Path, against: str | None) -> None:
+    config = measured(tmp_path)
+    edit(config.workspace.fidelity("gptq"), baseline_checkpoint_hash=against)
+    with pytest.raises(InvalidMeasurement, match="KL of 'gptq' is against") as caught:
+        compare(config)
+    assert caught.value.mend == "run `qpipe measure gptq`"
+
+
+def test_mismatches(tmp_path: Path) -> None:
+    config = measured(tmp_path)
+    workspace = config.workspace
+    newer = {**provenance("gptq"), "engine_version": "0.33.0"}
+    edit(workspace.fidelity("gptq"), provenance=newer, data_hash="other")
+    edit(workspace.evaluation("gptq") / "results.json", context=newer)
+    machine = {**HARDWARE.record(), "cores": 4, "memory_gib": 31.0}
+    edit(workspace.bench("w8a8"), provenance={**provenance("w8a8"), "hardware": machine})
+    edit(workspace.bench("rtn"), data_hash="other")
+    variants = compare(config)["variants"]
+    assert {name: variants[name]["mismatches"] for name in ("gptq", "w8a8", "rtn")} == {
+        "gptq": [
+            "engine version 0.33.0 against the baseline's 0.32.0",
+            "the fidelity texts differ from the baseline's",
+        ],
+        "w8a8": ["cores 4 against the baseline's 2"],
+        "rtn": ["the load of the bench differs from the baseline's"],
+    }
+
+
+def test_truncation_leaves_out_what_likelihood_judges(tmp_path: Path) -> None:
+    config = measured(tmp_path)
+    rows = samples("gptq", 40)
+    # Half of the questions of one category are judged by likelihood, and two answers are cut.
+    rows.loc[(rows["category"] == "math") & (rows.index % 2 == 1), "finish_reason"] = None
+    write_samples(config.workspace, "gptq", rows)
+    record = compare(config)
+    math = record["variants"]["gptq"]["categories"]["math"]
+    assert (math["n"], math["answers"]) == (40, 20)
+    assert math["truncated_share"] == math["truncated_share_baseline"] == 0.1
+    judged = record["variants"]["gptq"]["categories"]["low-resource"]
+    assert judged["answers"] == 0
+    assert judged["truncated_share"] is judged["truncated_excess_ci_high"] is None
+    assert record["baseline"]["categories"]["low-resource"]["truncated_share"] is None
+    assert record["baseline"]["categories"]["math"]["truncated_share"] == 0.05
+
+
+def test_rankings_are_copied_and_not_needed(tmp_path: Path) -> None:
+    config = measured(tmp_path)
+    units = compare(config)["sensitivity"]["gptq"]
+    assert units[0]["unit"] == "layers.29.mlp.down_proj"
+    shutil.rmtree(config.workspace.sensitivity("x").parent)
+    assert compare(config)["sensitivity"] == {}
 
 
 def test_not_measured(tmp_path: Path) -> None:

@@ -100,13 +100,71 @@ def test_scores_alone_falling_rechecks_the_set(tmp_path: Path) -> None:
     assert verdicts["rtn"]["next"].startswith("recheck the evaluation set")
 
 
-def test_truncation(tmp_path: Path) -> None:
-    config, _ = judged(tmp_path, truncated_share_max=0.05)
-    rows = samples("w8a8", 40)
-    write_samples(config.workspace, "w8a8", rows.assign(finish_reason="length"))
+# KL is not judged, or an interval holds its limit: nothing says that the model is sound.
+@pytest.mark.parametrize("limits", [(None, None), (1.0, 0.42), (0.32, None)])
+def test_falling_scores_do_not_blame_the_set_without_kl(
+    tmp_path: Path, limits: tuple[float | None, float | None]
+) -> None:
+    _, verdicts = judged(
+        tmp_path,
+        questions=200,
+        accuracy_margin=0.02,
+        kl_mean_max=limits[0],
+        kl_category_max=limits[1],
+        top1_agreement_min=0.1,
+    )
+    assert verdicts["rtn"]["verdict"] == "NO-GO"
+    assert verdicts["rtn"]["next"].startswith("finer granularity")
+
+
+@pytest.mark.parametrize(("kl", "verdict"), [(0.0177, "INCONCLUSIVE"), (2.0, "NO-GO")])
+def test_mismatched_records_cannot_be_go(tmp_path: Path, kl: float, verdict: str) -> None:
+    config, _ = judged(tmp_path)
+    path = config.workspace.bench("w8a8")
+    record = read_json(path, "-")
+    record["provenance"]["engine_version"] = "0.33.0"
+    write_json(path, record)
+    figures = {"kl_mean": kl, "kl_ci_low": kl * 0.9, "kl_ci_high": kl * 1.1}
+    entry = edit_fidelity(config, "w8a8", **figures)
+    assert entry["verdict"] == verdict
+    mismatch = "engine version 0.33.0 against the baseline's 0.32.0"
+    assert mismatch in entry["reasons"]
+    if verdict == "INCONCLUSIVE":
+        assert entry["next"].startswith("measure 'w8a8' and the baseline on one engine")
+
+
+def test_top1_is_judged_by_the_interval_over_texts(tmp_path: Path) -> None:
+    config, _ = judged(tmp_path)
+    figures = {"top1_agreement": 0.75, "top1_ci_low": 0.65, "top1_ci_high": 0.8}
+    entry = edit_fidelity(config, "w8a8", **figures)
+    assert entry["verdict"] == "INCONCLUSIVE"
+    assert "top-1 agreement 0.750 [0.650, 0.800] holds the limit 0.7" in entry["reasons"][0]
+
+
+@pytest.mark.parametrize(
+    ("questions", "every", "verdict", "said"),
+    [
+        # No answer more is cut; 40 questions cannot exclude an excess of five points, 100 can.
+        (40, None, "INCONCLUSIVE", "holds the limit 5.0%"),
+        (100, None, "GO", "within the limit 5.0%"),
+        (100, 16, "INCONCLUSIVE", "holds the limit 5.0%"),
+        (100, 1, "NO-GO", "above the limit 5.0%"),
+    ],
+)
+def test_truncation(
+    tmp_path: Path, questions: int, every: int | None, verdict: str, said: str
+) -> None:
+    config, _ = judged(tmp_path, questions=questions, truncated_share_max=0.05)
+    rows = samples("w8a8", questions)
+    if every:
+        cut = rows["finish_reason"].notna() & (rows["doc_id"].astype(int) % every == 0)
+        rows.loc[cut, "finish_reason"] = "length"
+    write_samples(config.workspace, "w8a8", rows)
     compare(config)
     entry = gate(config)["verdicts"]["w8a8"]
-    assert entry["verdict"] == "NO-GO" and "100.0% of answers" in entry["reasons"][0]
+    assert entry["verdict"] == verdict
+    told = [reason for reason in entry["reasons"] if "cut by length" in reason]
+    assert len(told) == 3 and all(said in reason for reason in told)  # one a generated category
 
 
 def test_missing_category_is_undecided(tmp_path: Path) -> None:

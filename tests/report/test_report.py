@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -13,7 +14,8 @@ from qpipe.errors import MissingInput
 from qpipe.gate import gate
 from qpipe.records import read_json, write_json
 from qpipe.report import report, verdict_table
-from tests.records_fixture import measured
+from qpipe.report._format import machine
+from tests.records_fixture import HARDWARE, measured
 
 
 @pytest.fixture(scope="module")
@@ -49,8 +51,10 @@ def test_pages_show_every_variant_and_what_it_is(made: Config, name: str) -> Non
         "no NVFP4 kernel",
         "layers.29.mlp.down_proj",
         "128 rows of 512 tokens",
+        "Intel Xeon, 2 cores",
     ):
         assert shown in text
+    assert "memory_gib" not in text
 
 
 def test_markdown_tables_are_rectangular(made: Config) -> None:
@@ -62,6 +66,23 @@ def test_equal_records_make_equal_pages(made: Config) -> None:
     before = {name: page(made, name) for name in ("index.html", "report.md")}
     report(made)
     assert before == {name: page(made, name) for name in before}
+
+
+@pytest.mark.parametrize(
+    ("hardware", "shown"),
+    [
+        (HARDWARE.record(), "Intel Xeon, 2 cores"),
+        ({**HARDWARE.record(), "gpus": ["H100", "H100", "A100"]}, "2 × H100, 1 × A100"),
+        (None, "–"),
+    ],
+)
+def test_machine(hardware: dict[str, Any] | None, shown: str) -> None:
+    assert machine(hardware) == shown
+
+
+def test_the_size_of_weights_is_that_of_files(made: Config) -> None:
+    html = page(made, "index.html")
+    assert "In the checkpoint's files" in html and "loaded by the engine" not in html
 
 
 @pytest.mark.parametrize("width", [100, 200])

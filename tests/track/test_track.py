@@ -35,14 +35,21 @@ def test_runs_nest(tracked: tuple[Config, dict[str, Any], Any]) -> None:
     assert list(record["children"]) == config.release.names
     parent = client.get_run(record["run_id"])
     assert parent.info.status == "FINISHED" and parent.info.run_name == "smollm2-demo"
+    assert parent.data.params["hardware.cpu"] == "Intel Xeon"
+    assert parent.data.params["engine_version"] == "0.32.0"
     child = client.get_run(record["children"]["gptq"])
     assert child.data.tags["mlflow.parentRunId"] == record["run_id"]
     assert child.data.tags["verdict"] == "GO"
     assert child.data.params["scheme.weights.group_size"] == "64"
     assert child.data.params["measured.engine_version"] == "0.32.0"
     assert child.data.params["measured.serve.max_model_len"] == "2048"
-    for key in ("acc/math", "delta/math", "kl_mean", "tok_s/c16", "ttft_p50_ms/c16", "weights_gib"):
+    for key in ("acc/math", "delta/math", "kl_mean", "tok_s/c16", "ttft_p50_ms/c16"):
         assert key in child.data.metrics
+    # Whatever bench writes of memory and knows is logged.
+    memory = read_json(config.workspace.bench("gptq"), "-")["memory"]
+    known = {key: value for key, value in memory.items() if value is not None}
+    assert {"weights_gib", "resident_gib", "kv_capacity_tokens"} <= set(known)
+    assert known.items() <= child.data.metrics.items()
     simulated = client.get_run(record["children"]["fp8"])
     assert simulated.data.tags["mode"] == "simulated"
     assert not any(key.startswith("tok_s") for key in simulated.data.metrics)
