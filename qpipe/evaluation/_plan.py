@@ -13,12 +13,13 @@ from qpipe.errors import ConfigError, EnvError, Fault
 from qpipe.evaluation._quiet import quiet
 from qpipe.evaluation._rows import load_business
 from qpipe.evaluation._scorers import SCORERS_VERSION
+from qpipe.model import has_chat_template
 from qpipe.records import digest
 
 if TYPE_CHECKING:
     from lm_eval.api.task import ConfigurableTask
 
-__all__ = ["Cell", "may_run_code", "plan_cells"]
+__all__ = ["Cell", "evaluation_log", "may_run_code", "plan_suites"]
 
 
 @dataclass(frozen=True)
@@ -38,19 +39,22 @@ class Cell:
     load: Callable[[], Mapping[str, ConfigurableTask]]
 
 
-def plan_cells(config: Config, log: Path) -> Iterator[Cell]:
-    """The cells of all suites, in the release file's order.
+def plan_suites(config: Config, variant: str, tokenizer_dir: Path) -> list[Cell]:
+    """The cells of all suites, in the release file's order; all is checked and all rows are there.
 
     Raises:
-        ConfigError: a suite or a row is wrong.
+        ConfigError: a suite or a row is wrong, or a suite chats with a model without a template.
         EnvError: the data cannot be loaded, or a task runs code and that is not allowed.
     """
-    # Business rows are checked before anything runs; their faults come all together.
+    log = evaluation_log(config, variant)
     faults: list[Fault] = []
     business: dict[str, list[Cell]] = {}
     owner: dict[str, str] = {}
     for name, suite in config.suites.items():
         where = config.suite_files[name]
+        if suite.chat and not has_chat_template(tokenizer_dir):
+            message = "the model's tokenizer has no chat template"
+            faults.append(Fault(str(where), "chat", message, "set `chat: false`"))
         if isinstance(suite, BusinessSuite):
             try:
                 business[name] = _business_cells(config, name, suite)
@@ -64,11 +68,18 @@ def plan_cells(config: Config, log: Path) -> Iterator[Cell]:
             owner.setdefault(task, name)
     if faults:
         raise ConfigError(faults)
+    cells: list[Cell] = []
     for name, suite in config.suites.items():
         if isinstance(suite, PublicSuite):
-            yield from _public_cells(config, name, suite, log)
+            cells += _public_cells(config, name, suite, log)
         else:
-            yield from business[name]
+            cells += business[name]
+    return cells
+
+
+def evaluation_log(config: Config, variant: str) -> Path:
+    """Where lm-eval's messages go."""
+    return config.workspace.logs / f"evaluate-{variant}.log"
 
 
 def _business_cells(config: Config, name: str, suite: BusinessSuite) -> list[Cell]:

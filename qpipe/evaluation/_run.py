@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ import pandas as pd
 from qpipe.config import Config
 from qpipe.errors import EngineError
 from qpipe.evaluation._cells import Result, load_cell, store_cell, write_samples
-from qpipe.evaluation._plan import Cell, may_run_code, plan_cells
+from qpipe.evaluation._plan import Cell, evaluation_log, may_run_code
 from qpipe.evaluation._questions import question_rows
 from qpipe.evaluation._quiet import quiet
 from qpipe.records import SCHEMA_VERSION, digest, hash_file, staged_dir, write_json
@@ -22,14 +22,20 @@ from qpipe.records import SCHEMA_VERSION, digest, hash_file, staged_dir, write_j
 if TYPE_CHECKING:
     from qpipe.evaluation._served import ServedModel
 
-__all__ = ["run_suites"]
+__all__ = ["import_lm_eval", "run_suites"]
 
 _TOKENIZER_FILES = ("tokenizer*", "chat_template*", "special_tokens_map.json", "vocab*", "merges*")
+
+
+def import_lm_eval() -> None:
+    """Import now what ``run_suites`` imports when it needs it: seconds."""
+    from qpipe.evaluation import _served, _tasks  # noqa: F401
 
 
 def run_suites(
     config: Config,
     variant: str,
+    cells: Iterable[Cell],
     *,
     base_url: str,
     model_id: str,
@@ -39,13 +45,14 @@ def run_suites(
     out_dir: Path,
     on_cell: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
-    """Run the release's suites against ``base_url`` and write ``out_dir``.
+    """Run planned cells against ``base_url`` and write ``out_dir``.
 
     Finished cells are kept in the workspace's cache and not run again.
 
     Args:
         config: The release.
         variant: Name of the variant that is served.
+        cells: What ``plan_suites`` planned.
         base_url: The server's OpenAI API, ending in ``/v1``.
         model_id: The model's name at the server.
         tokenizer_dir: Folder of the tokenizer the prompts are made with.
@@ -55,9 +62,7 @@ def run_suites(
         on_cell: Called with one line for every finished cell.
 
     Raises:
-        ConfigError: a suite or a row is wrong.
         EngineError: a request failed.
-        EnvError: the data cannot be loaded.
         InvalidMeasurement: prompts or scores cannot be trusted.
     """
     evaluation = config.release.evaluation
@@ -66,12 +71,14 @@ def run_suites(
         "context": context,
         "tokenizer": _tokenizer_hash(tokenizer_dir),
         "lm_eval": version("lm-eval"),
+        # Prompts, requests and scores are made by this package: another code, another result.
+        "code": digest([hash_file(path) for path in sorted(Path(__file__).parent.rglob("*.py"))]),
         "seed": evaluation.seed,
     }
     model: ServedModel | None = None
     results: list[tuple[Cell, Result, bool]] = []
-    log = config.workspace.logs / f"evaluate-{variant}.log"
-    for cell in plan_cells(config, log):
+    log = evaluation_log(config, variant)
+    for cell in cells:
         key = digest(common, cell.suite, cell.task, cell.definition, cell.data_hash, cell.limit)
         folder = config.workspace.cache / "cells" / key
         result, cached = load_cell(folder), True
@@ -87,6 +94,7 @@ def run_suites(
                         tokenizer_dir,
                         concurrency=evaluation.concurrency,
                         seed=evaluation.seed,
+                        trust_remote_code=config.release.model.trust_remote_code,
                     )
                 result = _evaluate(model, cell, evaluation.seed, log)
             store_cell(folder, result)

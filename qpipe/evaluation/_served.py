@@ -86,7 +86,7 @@ class ServedModel(LocalCompletionsAPI):  # type: ignore[misc]
                 for choice in sorted(output["choices"], key=itemgetter("index"))
             ]
         except (KeyError, TypeError, AttributeError) as error:
-            raise EngineError(f"the engine's answer is malformed: {outputs!r:.300}") from error
+            raise _malformed(outputs) from error
 
     @staticmethod
     def parse_logprobs(
@@ -105,7 +105,7 @@ class ServedModel(LocalCompletionsAPI):  # type: ignore[misc]
                 for choice in sorted(output["choices"], key=itemgetter("index"))
             ]
         except (KeyError, TypeError, ValueError) as error:
-            raise EngineError(f"the engine's answer is malformed: {outputs!r:.300}") from error
+            raise _malformed(outputs) from error
         results = []
         for (value, greedy), sent, count in zip(pairs, tokens, scored, strict=True):
             # One token is generated beyond the echoed prompt.
@@ -118,6 +118,13 @@ class ServedModel(LocalCompletionsAPI):  # type: ignore[misc]
             result.prompt_tokens = len(sent)
             results.append((result, greedy))
         return results
+
+
+def _malformed(outputs: Any) -> EngineError:
+    return EngineError(
+        f"the engine's answer is malformed: {outputs!r:.300}",
+        mend="see the engine's log, and whether this version of it still speaks /v1/completions",
+    )
 
 
 def _listed(outputs: Any) -> list[Any]:
@@ -135,7 +142,13 @@ def _answer(choice: dict[str, Any], usage: dict[str, Any]) -> Answer:
 
 
 def served_model(
-    base_url: str, model_id: str, tokenizer_dir: Path, *, concurrency: int, seed: int
+    base_url: str,
+    model_id: str,
+    tokenizer_dir: Path,
+    *,
+    concurrency: int,
+    seed: int,
+    trust_remote_code: bool = False,
 ) -> ServedModel:
     """The model behind ``base_url`` (which ends in ``/v1``)."""
     return ServedModel(
@@ -147,5 +160,6 @@ def served_model(
         timeout=_TIMEOUT_S,
         max_length=_NO_LIMIT,
         seed=seed,
+        trust_remote_code=trust_remote_code,
         batch_size=1,
     )

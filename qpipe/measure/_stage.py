@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,12 +10,13 @@ import pandas as pd
 
 from qpipe.bench import measure_bench
 from qpipe.config import Config
+from qpipe.envs import worker_hash
 from qpipe.errors import ConfigError, EngineError, Fault
-from qpipe.evaluation import run_suites
+from qpipe.evaluation import import_lm_eval, plan_suites, run_suites
 from qpipe.fidelity import measure_fidelity
 from qpipe.hardware import Hardware, detect
 from qpipe.records import read_json, staged_dir, write_json
-from qpipe.schemes import mode_of
+from qpipe.schemes import Mode, mode_of
 from qpipe.serving import Server, plan_serving, start
 
 __all__ = ["PARTS", "measure"]
@@ -44,10 +46,14 @@ def measure(
     hardware = detect()
     mode = mode_of(config.scheme_of(variant), hardware)
     if mode.mode == "unsupported":
-        _write_unsupported(config, variant, mode.reason, hardware)
+        _write_unsupported(config, variant, mode, hardware)
         progress(f"not measured: {mode.reason}")
         return
+    # Checked and loaded ahead of the engine: a night must not end at the last suite's missing rows.
+    cells = plan_suites(config, variant, config.workspace.model) if "evaluate" in only else []
     plan = plan_serving(config, variant, hardware, progress)
+    # The engine's start takes one core: lm-eval is imported on another meanwhile.
+    threading.Thread(target=import_lm_eval, daemon=True).start()
     with start(plan, config.workspace, progress) as server:
         _check_extension(server)
         provenance = server.provenance(hardware, config.release.evaluation.seed)
@@ -58,16 +64,22 @@ def measure(
             run_suites(
                 config,
                 variant,
+                cells,
                 base_url=server.client.base_url,
                 model_id=variant,
                 tokenizer_dir=plan.tokenizer,
                 checkpoint_hash=plan.checkpoint_hash,
-                context=provenance,
+                context={**provenance, "simulator": _simulator(mode)},
                 out_dir=config.workspace.evaluation(variant),
                 on_cell=progress,
             )
         if "bench" in only:
             measure_bench(config, variant, server, provenance, progress)
+
+
+def _simulator(mode: Mode) -> str | None:
+    """Hash of the code that stands in for missing kernels: another code, another result."""
+    return worker_hash("simulate", "kv_simulation") if mode.mode == "simulated" else None
 
 
 def _check_extension(server: Server) -> None:
@@ -84,11 +96,13 @@ def _check_extension(server: Server) -> None:
         )
 
 
-def _write_unsupported(config: Config, variant: str, reason: str, hardware: Hardware) -> None:
+def _write_unsupported(config: Config, variant: str, mode: Mode, hardware: Hardware) -> None:
     workspace = config.workspace
-    mode = mode_of(config.scheme_of(variant), hardware)
-    provenance = {**mode.record(), "hardware": hardware.record()}
-    record: dict[str, Any] = {"variant": variant, "unsupported": reason, "provenance": provenance}
+    record: dict[str, Any] = {
+        "variant": variant,
+        "unsupported": mode.reason,
+        "provenance": {**mode.record(), "hardware": hardware.record()},
+    }
     write_json(workspace.fidelity(variant), record)
     write_json(workspace.bench(variant), record)
     with staged_dir(workspace.evaluation(variant)) as staged:

@@ -20,7 +20,7 @@ from qpipe.config import (
     Suite,
 )
 from qpipe.errors import ConfigError, EngineError, EnvError, InvalidMeasurement
-from qpipe.evaluation import run_suites
+from qpipe.evaluation import plan_suites, run_suites
 from qpipe.paths import Workspace
 from qpipe.records import read_json
 
@@ -73,7 +73,9 @@ def run(tmp_path: Path, engine: FakeEngine, tokenizer_dir: Path) -> Run:
             "context": {"engine": "fake"},
             "out_dir": tmp_path / "out" / "eval" / "bf16",
         }
-        return run_suites(config, "bf16", **{**arguments, **more})
+        arguments |= more
+        cells = plan_suites(config, "bf16", arguments["tokenizer_dir"])
+        return run_suites(config, "bf16", cells, **arguments)
 
     engine.answer = lambda prompt: (" 2", "stop") if "+" in prompt else (" no 5 and on", "length")
     engine.likes = lambda text: text.endswith("bad")

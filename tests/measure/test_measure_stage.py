@@ -43,6 +43,8 @@ class Stand:
         monkeypatch.setattr(_stage, "plan_serving", self.plan)
         monkeypatch.setattr(_stage, "start", self.start)
         monkeypatch.setattr(_stage, "measure_fidelity", note("fidelity"))
+        monkeypatch.setattr(_stage, "import_lm_eval", lambda: None)
+        monkeypatch.setattr(_stage, "plan_suites", lambda *_: [])
         monkeypatch.setattr(_stage, "run_suites", note("evaluate"))
         monkeypatch.setattr(_stage, "measure_bench", note("bench"))
 
