@@ -9,12 +9,30 @@ import shutil
 import subprocess
 from dataclasses import asdict, dataclass
 from functools import cache
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-__all__ = ["Hardware", "detect"]
+from qpipe.errors import EnvError
+
+__all__ = ["Gpu", "Hardware", "detect", "visible_gpus"]
+
+SELECTION = "CUDA_VISIBLE_DEVICES"
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One NVIDIA GPU as the driver's tool tells of it."""
+
+    index: str
+    uuid: str
+    name: str
+    capability: float | None
+    """``None`` where the driver cannot read the device, which then runs nothing."""
+    used_mib: int | None
+    """Device memory in use, by all processes."""
 
 
 @dataclass(frozen=True)
@@ -53,15 +71,22 @@ class Hardware:
 
 @cache
 def detect() -> Hardware:
-    """Read the machine once a process."""
-    names, capability = _gpus()
+    """Read the machine once a process.
+
+    Raises:
+        EnvError: there are GPUs that cannot be read.
+    """
+    gpus = visible_gpus()
+    capabilities = [gpu.capability for gpu in gpus if gpu.capability is not None]
+    if gpus and not capabilities:
+        raise _unreadable(f"no compute capability of {gpus[0].name}")
     return Hardware(
         cpu=_cpu_name(),
         cpu_flags=_cpu_flags(),
         cores=len(os.sched_getaffinity(0)),
         memory_gib=round(psutil.virtual_memory().total / 2**30, 1),
-        gpus=names,
-        cuda_capability=capability,
+        gpus=tuple(gpu.name for gpu in gpus if gpu.capability is not None),
+        cuda_capability=min(capabilities, default=None),
     )
 
 
@@ -80,13 +105,61 @@ def _cpuinfo() -> str:
     return path.read_text(encoding="utf-8") if path.exists() else ""
 
 
-def _gpus() -> tuple[tuple[str, ...], float | None]:
-    if shutil.which("nvidia-smi") is None:
-        return (), None
-    query = ["nvidia-smi", "--query-gpu=name,compute_cap", "--format=csv,noheader"]
+def visible_gpus() -> list[Gpu]:
+    """The GPUs that CUDA programs see here: those ``CUDA_VISIBLE_DEVICES`` names, or all.
+
+    Indices count as the driver's tool counts them.
+
+    Raises:
+        EnvError: the driver's tool fails, or the variable names a GPU that is not there.
+    """
+    wanted = os.environ.get(SELECTION)
+    names = None if wanted is None else _names(wanted)
+    if names == [] or shutil.which("nvidia-smi") is None:
+        return []
+    # The name comes last: it may have commas.
+    fields = "index,uuid,compute_cap,memory.used,name"
+    query = ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader,nounits"]
     answer = subprocess.run(query, capture_output=True, text=True, check=False)
-    # A device that the driver cannot read has `[N/A]` for its capability, and runs nothing.
-    rows = re.findall(r"^(.+),\s*(\d+\.\d+)$", answer.stdout, re.MULTILINE)
-    if answer.returncode != 0 or not rows:
-        return (), None
-    return tuple(name for name, _ in rows), min(float(capability) for _, capability in rows)
+    said = f"{answer.stdout}{answer.stderr}".strip()
+    if "No devices were found" in said:
+        return []
+    if answer.returncode != 0:
+        raise _unreadable(said or f"exit code {answer.returncode}")
+    found = [_gpu(row) for row in answer.stdout.splitlines() if row.count(",") >= 4]
+    return found if names is None else [_named(name, found) for name in names]
+
+
+def _names(selection: str) -> list[str]:
+    """As CUDA reads it: the list ends at the first entry that names none (Slurm's is a word)."""
+    names = [name.strip() for name in selection.split(",")]
+    return list(takewhile(lambda name: name not in ("", "-1", "NoDevFiles"), names))
+
+
+def _named(name: str, found: list[Gpu]) -> Gpu:
+    """The GPU of one entry: an index, a UUID, or the start of a UUID."""
+    matches = [gpu for gpu in found if name == gpu.index or gpu.uuid.startswith(name)]
+    if len(matches) != 1:
+        known = ", ".join(f"{gpu.index} ({gpu.uuid})" for gpu in found) or "none"
+        mend = f"name GPUs that are there: {known}"
+        raise EnvError(f"{SELECTION} names '{name}', which is not one GPU of this machine", mend)
+    return matches[0]
+
+
+def _gpu(row: str) -> Gpu:
+    index, uuid, capability, used, name = (part.strip() for part in row.split(",", 4))
+    return Gpu(
+        index=index,
+        uuid=uuid,
+        name=name,
+        # `[N/A]` where the driver cannot tell.
+        capability=float(capability) if re.fullmatch(r"\d+\.\d+", capability) else None,
+        used_mib=int(used) if used.isdigit() else None,
+    )
+
+
+def _unreadable(said: str) -> EnvError:
+    return EnvError(
+        f"nvidia-smi is there and cannot read the GPUs: {said}",
+        mend=f"mend the driver; to run on the CPU on purpose, set {SELECTION}= (empty)",
+    )

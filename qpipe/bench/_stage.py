@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from collections.abc import Callable
 from typing import Any
 
 from qpipe.config import Bench, Config
 from qpipe.envs import run_worker
 from qpipe.errors import InvalidMeasurement
+from qpipe.hardware import visible_gpus
 from qpipe.records import digest, read_json, write_json
 from qpipe.serving import Server
 
@@ -30,6 +29,7 @@ def measure_bench(
     """Write ``out/bench/<variant>.json``. Simulated variants have memory figures and no speed.
 
     Raises:
+        EnvError: the GPUs cannot be read.
         InvalidMeasurement: requests failed or answers were shorter than asked.
     """
     settings, workspace = config.release.bench, config.workspace
@@ -42,8 +42,10 @@ def measure_bench(
             "input_tokens": settings.input_tokens,
             "output_tokens": settings.output_tokens,
             "warmup_requests": settings.warmup_prompts,
-            "warmup_seed": settings.seed - 1,
+            # No level's own: a warm-up must not fill the prefix cache for what follows.
+            "warmup_seed": settings.seed + len(settings.concurrency),
             "levels": _levels(settings),
+            "trust_remote_code": config.release.model.trust_remote_code,
         }
         found = run_worker("serve", "bench", request, workspace, variant, progress)
         levels = [_checked(level, settings) for level in found["levels"]]
@@ -116,10 +118,10 @@ def _memory(server: Server, manifest: dict[str, Any]) -> dict[str, Any]:
 
 
 def _nvml_gib() -> float | None:
-    """Device memory in use, GiB, summed over GPUs; ``None`` without NVIDIA's tools."""
-    if shutil.which("nvidia-smi") is None:
-        return None
-    query = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
-    answer = subprocess.run(query, capture_output=True, text=True, check=False)
-    values = [float(line) for line in answer.stdout.split() if line.strip().isdigit()]
-    return round(sum(values) / 1024, 3) if answer.returncode == 0 and values else None
+    """Memory in use, GiB, summed over the GPUs that ``CUDA_VISIBLE_DEVICES`` leaves visible.
+
+    Other processes on those GPUs count too. ``None`` without a GPU, or where the driver does not
+    tell.
+    """
+    used = [gpu.used_mib for gpu in visible_gpus() if gpu.used_mib is not None]
+    return round(sum(used) / 1024, 3) if used else None

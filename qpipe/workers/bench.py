@@ -52,6 +52,8 @@ def _level(request: dict[str, Any], level: dict[str, Any]) -> dict[str, Any]:
     }
     argv = [part for key, value in arguments.items() for part in (f"--{key}", str(value))]
     argv += ["--ignore-eos", "--disable-tqdm", "--save-detailed"]
+    if request["trust_remote_code"]:
+        argv.append("--trust-remote-code")
     with contextlib.redirect_stdout(io.StringIO()):
         found = main(parser.parse_args(argv))
     kept = {

@@ -9,6 +9,7 @@ import pytest
 from qpipe.bench import _stage, measure_bench
 from qpipe.config import Config, Serve
 from qpipe.errors import InvalidMeasurement
+from qpipe.hardware import Gpu
 from qpipe.paths import Workspace
 from qpipe.records import read_json
 from qpipe.schemes import Mode, mode_of
@@ -82,7 +83,8 @@ def test_record(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
         {"concurrency": 1, "requests": 20, "seed": 5},
         {"concurrency": 16, "requests": 32, "seed": 6},
     ]
-    assert request["warmup_seed"] == 4  # no level's own
+    assert request["warmup_seed"] == 7  # no level's own
+    assert request["trust_remote_code"] is False
     assert request["tokenizer"] == "model"
     assert record["memory"] == {
         "weights_gib": 0.25,
@@ -157,3 +159,26 @@ def test_data_hash_follows_the_load(workspace: Workspace, monkeypatch: pytest.Mo
         for more in ({}, {"seed": 1}, {"input_tokens": 7})
     }  # fmt: skip
     assert len(hashes) == 3
+
+
+def test_seed_of_zero(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_model(workspace, "gptq")
+    monkeypatch.setattr(_stage, "_nvml_gib", lambda: None)
+    bench = {"output_tokens": 8, "seed": 0}
+    model = {"source": "path:x", "trust_remote_code": True}
+    _, (request,) = measured(small_config(workspace, bench=bench, model=model), monkeypatch)
+    # numpy refuses a negative seed.
+    assert request["warmup_seed"] >= 0
+    assert request["warmup_seed"] not in [one["seed"] for one in request["levels"]]
+    assert request["trust_remote_code"] is True
+
+
+@pytest.mark.parametrize(
+    ("used", "wanted"), [([], None), ([None], None), ([1024, 512], 1.5), ([1024, None], 1.0)]
+)
+def test_memory_of_the_visible_gpus(
+    monkeypatch: pytest.MonkeyPatch, used: list[int | None], wanted: float | None
+) -> None:
+    gpus = [Gpu("0", "GPU-a", "NVIDIA H100", 9.0, mib) for mib in used]
+    monkeypatch.setattr(_stage, "visible_gpus", lambda: gpus)
+    assert _stage._nvml_gib() == wanted
