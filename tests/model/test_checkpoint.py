@@ -90,3 +90,69 @@ def test_shards_are_read_together(tmp_path: Path) -> None:
     write_safetensors(tmp_path / "model-1.safetensors", {"a.q_proj.weight": (2, 4)})
     write_safetensors(tmp_path / "model-2.safetensors", {"a.k_proj.weight": (2, 4)})
     assert [m.name for m in linears(tmp_path)] == ["a.k_proj", "a.q_proj"]
+
+
+def test_quantized_model_is_refused(tmp_path: Path) -> None:
+    config = write_checkpoint(tmp_path) / "config.json"
+    config.write_text(json.dumps({"quantization_config": {"quant_method": "fp8"}}))
+    (message,) = faults_of(tmp_path)
+    assert "quantized already" in message
+
+
+@pytest.mark.parametrize(("dtype", "said"), [("F32", "float32"), ("F64", "float64")])
+def test_wide_weights_are_refused(tmp_path: Path, dtype: str, said: str) -> None:
+    weights = write_checkpoint(tmp_path) / "model.safetensors"
+    weights.write_bytes(weights.read_bytes().replace(b'"BF16"', f'"{dtype}" '.encode()))
+    with pytest.raises(ConfigError, match=f"the weights are {said}") as caught:
+        require_checkpoint(tmp_path, "model.source")
+    assert "save the model in bfloat16 first" in caught.value.faults[0].mend
+
+
+def test_a_few_wide_tensors_are_no_fault(tmp_path: Path) -> None:
+    weights = write_checkpoint(tmp_path) / "model.safetensors"
+    weights.write_bytes(weights.read_bytes().replace(b'"BF16"', b'"F32" ', 1))
+    require_checkpoint(tmp_path, "model.source")
+
+
+def write_index(folder: Path, *names: str) -> None:
+    weight_map = {f"tensor{i}": name for i, name in enumerate(names)}
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
+
+
+def test_only_the_index_counts(tmp_path: Path) -> None:
+    alone = describe(write_checkpoint(tmp_path))
+    (tmp_path / "model.safetensors").rename(tmp_path / "model-1.safetensors")
+    write_safetensors(tmp_path / "adapter.safetensors", {"b.q_proj.weight": (2, 4)})
+    write_index(tmp_path, "model-1.safetensors")
+    require_checkpoint(tmp_path, "model.source")
+    found = describe(tmp_path)
+    assert (found["tensors"], found["weights_gib"]) == (alone["tensors"], alone["weights_gib"])
+
+
+def test_index_of_a_missing_file(tmp_path: Path) -> None:
+    write_index(write_checkpoint(tmp_path), "model.safetensors", "model-2.safetensors")
+    (message,) = faults_of(tmp_path)
+    assert "names model-2.safetensors, which is not there" in message
+
+
+def test_second_copy_of_the_weights_does_not_count(tmp_path: Path) -> None:
+    alone = describe(write_checkpoint(tmp_path))["stored_values"]
+    write_safetensors(tmp_path / "consolidated.safetensors", {"layers.0.wq.weight": (2, 4)})
+    assert describe(tmp_path)["stored_values"] == alone
+    (tmp_path / "model.safetensors").unlink()
+    assert faults_of(tmp_path) == ["there are no *.safetensors files"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("config.json", "{"),
+        ("model.safetensors", "version https://git-lfs.github.com/spec/v1"),
+        ("model.safetensors", ""),
+        ("model.safetensors.index.json", "{}"),
+    ],
+)
+def test_damaged_files(tmp_path: Path, name: str, content: str) -> None:
+    (write_checkpoint(tmp_path) / name).write_text(content)
+    (message,) = faults_of(tmp_path)
+    assert message.startswith("a file is damaged: ")

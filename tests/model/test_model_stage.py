@@ -14,8 +14,8 @@ from qpipe.records import read_json
 from tests.workspace_fixture import silent, small_config, write_checkpoint
 
 
-def config_for(workspace: Workspace, source: str) -> Config:
-    return small_config(workspace, model={"source": source})
+def config_for(workspace: Workspace, source: str, **more: Any) -> Config:
+    return small_config(workspace, model={"source": source, **more})
 
 
 def test_path_source_copies_files_but_no_pickle(workspace: Workspace) -> None:
@@ -53,6 +53,7 @@ def hub(monkeypatch: pytest.MonkeyPatch, answer: Any) -> list[Any]:
 
     def snapshot(repo: str, **settings: Any) -> str:
         asked.append((repo, settings["revision"], settings["allow_patterns"]))
+        assert "consolidated*" in settings["ignore_patterns"]
         if isinstance(answer, Exception):
             raise answer
         return str(answer)
@@ -113,7 +114,50 @@ def test_package_source(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(_stage, "unpack_package", unpack)
     monkeypatch.setattr(_stage, "run_worker", worker)
     manifest = make_model(config_for(workspace, "package:dist==1/m.gguf"), silent)
-    assert asked[0]["gguf"] and asked[0]["source"].endswith("dist/m.gguf")
+    assert asked[0]["source"].endswith("dist/m.gguf")
     assert "m.gguf dequantized" in manifest["note"]
     with pytest.raises(QpipeError, match=r"holds no file 'n\.gguf'"):
         make_model(config_for(workspace, "package:dist==1/n.gguf"), silent)
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+@pytest.mark.parametrize("source", ["path:base", "hub:org/name@abc"])
+def test_what_is_copied(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, source: str, trusted: bool
+) -> None:
+    folder = write_checkpoint(workspace.root / "base")
+    names = ("modeling_x.py", "consolidated.safetensors", "consolidated.safetensors.index.json")
+    for name in (*names, "adapter.safetensors", "weights.bin"):
+        (folder / name).write_text("{}")
+    index = '{"weight_map": {"a": "model.safetensors"}}'
+    (folder / "model.safetensors.index.json").write_text(index)
+    asked = hub(monkeypatch, folder)
+    make_model(config_for(workspace, source, trust_remote_code=trusted), silent)
+    found = {path.name for path in workspace.model.iterdir()}
+    assert found - {"modeling_x.py"} == {
+        "config.json",
+        "manifest.json",
+        "model.safetensors",
+        "model.safetensors.index.json",
+        "tokenizer.json",
+    }
+    assert ("modeling_x.py" in found) == trusted
+    assert all(("*.py" in patterns) == trusted for *_, patterns in asked)
+
+
+@pytest.mark.parametrize("source", ["path:base", "hub:org/name@abc"])
+def test_quantized_source(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, source: str
+) -> None:
+    folder = write_checkpoint(workspace.root / "base")
+    (folder / "config.json").write_text('{"quantization_config": {"bits": 4}}')
+    hub(monkeypatch, folder)
+    with pytest.raises(ConfigError, match="quantized already"):
+        make_model(config_for(workspace, source), silent)
+    assert list(workspace.out.iterdir()) == []
+
+
+def test_hub_error_without_a_message(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    hub(monkeypatch, ConnectionError())
+    with pytest.raises(EnvError, match="from the hub: ConnectionError"):
+        make_model(config_for(workspace, "hub:org/name@abc"), silent)
