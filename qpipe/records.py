@@ -9,7 +9,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,6 @@ __all__ = [
     "SCHEMA_VERSION",
     "digest",
     "hash_file",
-    "hash_tree",
     "read_json",
     "staged_dir",
     "write_json",
@@ -39,7 +38,7 @@ def write_text(path: Path, text: str) -> None:
     """Write beside ``path``, then rename over it.
 
     Raises:
-        EnvError: the disk is full or the folder cannot be written.
+        EnvError: the disk is full or the folder may not be written.
     """
     with _disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -77,7 +76,11 @@ def read_json(path: Path, made_by: str) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def staged_dir(target: Path) -> Iterator[Path]:
-    """A folder beside ``target`` that takes its place on success and vanishes on failure."""
+    """A folder beside ``target`` that takes its place on success and vanishes on failure.
+
+    Raises:
+        EnvError: the disk is full, or a file or folder that the block needs is not accessible.
+    """
     with _disk_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         for stale in target.parent.glob(f".{target.name}.staged-*"):
@@ -99,12 +102,18 @@ def _disk_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES):
+        said = error.strerror
+        if error.errno == errno.EACCES:
+            # What was refused need not be `path`: a block also reads files and starts programs.
+            message = f"no access to {error.filename or path}: {said}"
+            mend = "give yourself the rights on it"
+        elif error.errno in (errno.ENOSPC, errno.EDQUOT):
+            message, mend = f"cannot write {path}: {said}", "free disk space"
+        elif error.errno == errno.EROFS:
+            message, mend = f"cannot write {path}: {said}", "take a folder that can be written"
+        else:
             raise
-        raise EnvError(
-            f"cannot write {path}: {error.strerror}",
-            mend="free disk space or make the folder writable, then run the command again",
-        ) from error
+        raise EnvError(message, mend=f"{mend}, then run the command again") from error
 
 
 def digest(*parts: Any) -> str:
@@ -117,14 +126,3 @@ def hash_file(path: Path) -> str:
     """SHA-256 (hex) of a file's bytes."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def hash_tree(folder: Path, suffixes: Iterable[str] = ()) -> str:
-    """SHA-256 (hex) over names and bytes of a folder's files, in name order."""
-    wanted = tuple(suffixes)
-    files = sorted(
-        path
-        for path in folder.rglob("*")
-        if path.is_file() and (not wanted or path.suffix in wanted)
-    )
-    return digest([(path.relative_to(folder).as_posix(), hash_file(path)) for path in files])

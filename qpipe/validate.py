@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from qpipe.calibration import load_mix
@@ -11,17 +11,23 @@ from qpipe.errors import ConfigError, Fault
 from qpipe.evaluation import load_business
 from qpipe.model import linears
 from qpipe.schemes import preflight
+from qpipe.serving import context_tokens
 
 __all__ = ["validate"]
 
+RELEASE = "configs/release.yaml"
+
 
 def validate(config: Config) -> None:
-    """Check mixes, business rows, and schemes against the model where it is there already.
+    """Check what a loaded release does not show yet.
+
+    That is the mix, the business rows, settings that do not fit each other, and the schemes against
+    the model where it is there already.
 
     Raises:
         ConfigError: with all faults of all files.
     """
-    faults: list[Fault] = []
+    faults = [*_sensitivity(config), *_bench(config)]
     root, release = config.workspace.root, config.release
 
     def collect(check: Callable[..., object], *args: Any) -> None:
@@ -38,3 +44,22 @@ def validate(config: Config) -> None:
         collect(preflight, config.schemes, linears(config.workspace.model))
     if faults:
         raise ConfigError(faults)
+
+
+def _sensitivity(config: Config) -> Iterator[Fault]:
+    for name in config.release.sensitivity:
+        scheme = config.scheme_of(name)
+        if scheme is not None and scheme.weights is None:
+            message = f"'{name}' leaves weights at 16 bits, so no unit can be put back"
+            mend = "remove it, or take a variant with quantized weights"
+            yield Fault(RELEASE, f"sensitivity.{name}", message, mend)
+
+
+def _bench(config: Config) -> Iterator[Fault]:
+    settings = config.release.bench
+    tokens = settings.input_tokens + settings.output_tokens
+    short = [name for name in config.release.names if context_tokens(config, name) < tokens]
+    if short:
+        message = f"input and output are {tokens} tokens, beyond the context of {', '.join(short)}"
+        mend = "lower `bench.input_tokens`, or raise `serve.max_model_len`"
+        yield Fault(RELEASE, "bench.input_tokens", message, mend)

@@ -11,7 +11,6 @@ from qpipe.errors import EnvError, MissingInput, QpipeError
 from qpipe.records import (
     SCHEMA_VERSION,
     digest,
-    hash_tree,
     read_json,
     staged_dir,
     write_json,
@@ -116,13 +115,19 @@ def test_digest_is_canonical() -> None:
     assert len({digest(1), digest("1"), digest([1]), digest(1, None)}) == 4
 
 
-def test_tree_hash_sees_names_and_bytes(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("x")
-    (tmp_path / "b.bin").write_text("y")
-    before = hash_tree(tmp_path)
-    only_text = hash_tree(tmp_path, [".txt"])
-    (tmp_path / "b.bin").write_text("z")
-    assert hash_tree(tmp_path) != before
-    assert hash_tree(tmp_path, [".txt"]) == only_text
-    (tmp_path / "a.txt").rename(tmp_path / "c.txt")
-    assert hash_tree(tmp_path, [".txt"]) != only_text
+@pytest.mark.parametrize(
+    ("error", "said", "mend"),
+    [
+        (OSError(errno.EACCES, "Permission denied", "/models/x"), "no access to /models/x: Perm", "rights"),
+        (OSError(errno.EACCES, "Permission denied"), "no access to .*/it: Permission", "rights"),
+        (OSError(errno.EROFS, "Read-only file system"), "cannot write .*/it: Read-only", "can be written"),
+        (OSError(errno.EDQUOT, "Disk quota exceeded"), "cannot write .*/it: Disk quota", "free disk space"),
+    ],
+)  # fmt: skip
+def test_staging_names_what_was_refused(
+    tmp_path: Path, error: OSError, said: str, mend: str
+) -> None:
+    with pytest.raises(EnvError, match=said) as caught, staged_dir(tmp_path / "it"):
+        raise error
+    assert mend in str(caught.value.mend)
+    assert list(tmp_path.iterdir()) == []

@@ -48,7 +48,7 @@ def main() -> NoReturn:
         if debug:
             raise
         click.echo(f"qpipe: a fault of qpipe itself: {type(error).__name__}: {error}", err=True)
-        click.echo("  mend: run again with --debug and report the traceback", err=True)
+        click.echo("  mend: run `qpipe --debug …` and report the traceback", err=True)
         sys.exit(1)
     sys.exit(0)
 
@@ -82,13 +82,16 @@ def env_sync(names: tuple[str, ...]) -> None:
     from qpipe.envs import sync
     from qpipe.paths import Workspace
 
-    with _progress() as progress:
+    with _progress("env") as progress:
         sync(list(names) or ["quantize", "serve"], Workspace.here(), progress)
 
 
 @cli.command()
 def validate() -> None:
-    """Check the release file and every file it names; report all faults at once.
+    """Check the release file and every file it names.
+
+    Faults of the release, scheme and suite files come first, all at once. Without any, those of the
+    calibration mix and the questions follow, and of what does not fit the model or the settings.
 
     Example: qpipe validate
     """
@@ -101,6 +104,19 @@ def validate() -> None:
 
 
 @cli.command()
+def inputs() -> None:
+    """Note what stages read from outside the workspace: this machine, and folders named by path.
+
+    A stage of `dvc repro`; there is no need to run it by hand.
+
+    Example: qpipe inputs
+    """
+    from qpipe.inputs import note_inputs
+
+    note_inputs(_config())
+
+
+@cli.command()
 def model() -> None:
     """Bring the release's model to out/model.
 
@@ -108,7 +124,7 @@ def model() -> None:
     """
     from qpipe.model import make_model
 
-    with _progress() as progress:
+    with _progress("model") as progress:
         manifest = make_model(_config(), progress)
     click.echo(f"{manifest['source']}: {manifest['parameters'] / 1e6:.0f}M parameters")
     if manifest["note"]:
@@ -129,7 +145,8 @@ def calibrate() -> None:
     use, workspace = config.release.calibration, config.workspace
     out = workspace.calibration(Path(use.mix).stem)
     mix = workspace.root / use.mix
-    report = build_calibration(mix, workspace.model, out, use.samples, use.tokens, use.seed)
+    trust = config.release.model.trust_remote_code
+    report = build_calibration(mix, workspace.model, out, use.samples, use.tokens, use.seed, trust)
     click.echo(f"{use.mix}: {report['samples']} rows of {report['tokens']} tokens")
     for note in report["notes"]:
         click.echo(f"  note: {note}")
@@ -144,7 +161,7 @@ def quantize(variant: str) -> None:
     """
     from qpipe.quantize import make_variant
 
-    with _progress() as progress:
+    with _progress(f"quantize {variant}") as progress:
         manifest = make_variant(_config(), variant, progress)
     click.echo(f"{variant}: {manifest['weights_gib']:.3f} GiB of weights")
 
@@ -165,7 +182,7 @@ def measure(variant: str, only: tuple[str, ...]) -> None:
     from qpipe.measure import PARTS
     from qpipe.measure import measure as run
 
-    with _progress() as progress:
+    with _progress(f"measure {variant}") as progress:
         run(_config(), variant, progress, only or PARTS)
 
 
@@ -178,7 +195,7 @@ def sensitivity(source: str) -> None:
     """
     from qpipe.sensitivity import rank_units
 
-    with _progress() as progress:
+    with _progress(f"sensitivity {source}") as progress:
         record = rank_units(_config(), source, progress)
     for row in record["units"][:10]:
         click.echo(f"{row['kl']:.5f}  {row['unit']}")
@@ -259,18 +276,15 @@ def serve(variant: str) -> None:
 
     Example: qpipe serve gptq-w4a16
     """
-    import time
-
     from qpipe.hardware import detect
     from qpipe.serving import plan_serving, start
 
     config = _config()
-    with _progress() as progress:
+    with _progress(f"serve {variant}") as progress:
         plan = plan_serving(config, variant, detect(), progress)
         with start(plan, config.workspace, progress) as server:
             progress(f"{variant} answers at {server.client.base_url} (Ctrl-C ends it)")
-            while server.client.healthy():
-                time.sleep(2)
+            server.wait()
 
 
 def _config() -> Any:
@@ -281,7 +295,7 @@ def _config() -> Any:
 
 
 @contextmanager
-def _progress() -> Iterator[Any]:
+def _progress(stage: str) -> Iterator[Any]:
     """A spinner with the latest step on a terminal, plain lines elsewhere."""
     import time
 
@@ -291,7 +305,7 @@ def _progress() -> Iterator[Any]:
     started = time.monotonic()
 
     def stamp() -> str:
-        return f"{time.monotonic() - started:6.0f} s"
+        return f"{stage}  {time.monotonic() - started:4.0f} s"
 
     if not console.is_terminal:
         yield lambda message: click.echo(f"{stamp()}  {message}", err=True)

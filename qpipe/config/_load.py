@@ -186,6 +186,8 @@ def _fault(where: str, detail: Any, adapter: TypeAdapter[Any]) -> Fault:
         return Fault(where, key, "unknown key", mend)
     if kind == "missing":
         return Fault(where, key, "required key is missing", f"add '{location[-1]}'")
+    if "mend" in detail.get("ctx", {}):
+        return Fault(where, key, message, detail["ctx"]["mend"])
     mend = f"the value is {detail['input']!r}" if _is_scalar(detail["input"]) else "see the message"
     return Fault(where, key, message, f"{mend}; give a value that fits")
 

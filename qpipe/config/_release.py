@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic_core import PydanticCustomError
 
 from qpipe.config._base import Model, Name
 
@@ -27,6 +28,8 @@ BASELINE = "bf16"
 
 Positive = Annotated[int, Field(gt=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
+# numpy takes 32 bits without sign; levels of the bench count on from theirs.
+Seed = Annotated[int, Field(ge=0, lt=2**31)]
 
 
 class ModelSource(Model):
@@ -59,15 +62,44 @@ class CalibrationUse(Model):
     """Rows."""
     tokens: Positive = 512
     """Exact length of each row in tokens."""
-    seed: int = 0
+    seed: Seed = 0
     """Seed of the draw."""
+
+
+# Engine flags that qpipe sets from elsewhere → where; `None`: qpipe alone decides.
+SET_ELSEWHERE = {
+    "config": None,
+    "enable_prefix_caching": "serve.prefix_caching",
+    "host": None,
+    "max_logprobs": None,
+    "model": "model.source",
+    "served_model_name": None,
+    "tokenizer": None,
+    "trust_remote_code": "model.trust_remote_code",
+    "worker_extension_cls": None,
+}
+
+
+def _check_flag(flag: str) -> str:
+    """Flags that shadow a setting would make what is recorded untrue."""
+    elsewhere = {**{field: f"serve.{field}" for field in Serve.model_fields}, **SET_ELSEWHERE}
+    # As the engine's parser reads it: either dash, `--no-` for false, `=`, and abbreviations.
+    asked = flag.partition("=")[0].replace("_", "-").strip("-").removeprefix("no-")
+    for name, place in elsewhere.items():
+        if name.replace("_", "-").startswith(asked):
+            mend = f"set `{place}` instead" if place else "remove it"
+            raise PydanticCustomError("shadows", "qpipe sets this flag itself", {"mend": mend})
+    return flag
+
+
+Flag = Annotated[str, AfterValidator(_check_flag)]
 
 
 class Serve(Model):
     """How the engine is started. A variant's entries override the release's."""
 
     dtype: Literal["bfloat16", "float16", "auto"] | None = None
-    """Type of unquantized weights and activations."""
+    """Type of unquantized weights and activations; ``auto`` or absent: the machine's own."""
     max_model_len: Positive | None = None
     """Context window in tokens."""
     max_num_seqs: Positive | None = None
@@ -88,8 +120,9 @@ class Serve(Model):
     """Limit for the engine to become healthy, seconds."""
     port: Annotated[int, Field(ge=1024, le=65535)] | None = None
     """Fixed loopback port; a free one is chosen when absent."""
-    args: dict[str, str | int | float | bool] = Field(default_factory=dict)
-    """More engine flags, without the leading dashes; ``true`` gives a bare flag."""
+    args: dict[Flag, str | int | float | bool] = Field(default_factory=dict)
+    """More engine flags, without the leading dashes; ``true`` gives ``--KEY``, ``false``
+    ``--no-KEY``. Flags that have a setting of their own are refused."""
     env: dict[str, str] = Field(default_factory=dict)
     """Environment variables of the engine."""
 
@@ -164,7 +197,7 @@ class Evaluation(Model):
     """At most this many questions a task."""
     data_dir: str | None = None
     """Folder with local copies of public sets, read instead of the hub."""
-    seed: int = 0
+    seed: Seed = 0
     """Seed of few-shot draws."""
 
 
@@ -181,7 +214,7 @@ class Bench(Model):
     """Requests a level, at least; a level never has fewer than twice its concurrency."""
     warmup_prompts: Positive = 4
     """Requests before the first level, excluded."""
-    seed: int = 1000
+    seed: Seed = 1000
     """Each level draws prompts from its own seed, the same for every variant."""
 
 

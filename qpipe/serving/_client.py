@@ -69,10 +69,6 @@ class Client:
         """Names of the models that are served."""
         return [model["id"] for model in self._get("/v1/models").json()["data"]]
 
-    def reset_prefix_cache(self) -> None:
-        """Forget all cached prefixes."""
-        self._post("/reset_prefix_cache", {})
-
     def call_workers(self, method: str) -> Any:
         """One method's results on all workers."""
         return self._post("/collective_rpc", {"method": method}).json()["results"]
@@ -84,10 +80,6 @@ class Client:
             for sample in family.samples:
                 found.setdefault(sample.name, []).append((dict(sample.labels), sample.value))
         return found
-
-    def counter(self, name: str) -> float:
-        """Sum over labels of one counter; 0 when the engine does not have it."""
-        return sum(value for _, value in self.metrics().get(name, []))
 
     def complete(self, prompt: list[int], max_tokens: int) -> str:
         """Greedy completion of token ids."""

@@ -7,15 +7,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from qpipe.config import Arithmetic, Config, Serve
+from qpipe.errors import ConfigError, EnvError, Fault
 from qpipe.hardware import Hardware
 from qpipe.paths import PACKAGE
-from qpipe.quantize import simulated_checkpoint
 from qpipe.records import read_json
 from qpipe.schemes import WIDE, Mode, mode_of
+from qpipe.serving._simulated import simulated_checkpoint
 
-__all__ = ["Plan", "plan_serving"]
+__all__ = ["Plan", "context_tokens", "plan_serving"]
 
-DEFAULTS = Serve(max_model_len=2048, max_num_seqs=64, start_timeout_s=300)
+MAX_MODEL_LEN = 2048
+DEFAULTS = Serve(max_model_len=MAX_MODEL_LEN, max_num_seqs=64, start_timeout_s=300)
 CPU_DEFAULTS = Serve(kv_cache_gib=2, enforce_eager=True)
 # Prompt logprobs beyond this many a position are refused by the server.
 MAX_LOGPROBS = 1024
@@ -47,17 +49,28 @@ def plan_serving(
     """Decide how ``variant`` is served on this machine; dequantizes it first if it must.
 
     Raises:
+        ConfigError: no such variant.
+        EnvError: this machine's engine can neither run nor simulate it.
         MissingInput: its checkpoint was not built.
     """
     workspace = config.workspace
+    if variant not in config.release.names:
+        known = ", ".join(config.release.names)
+        message = f"there is no variant '{variant}'"
+        raise ConfigError([Fault("configs/release.yaml", "variants", message, f"one of: {known}")])
     scheme = config.scheme_of(variant)
     mode = mode_of(scheme, hardware)
+    if mode.mode == "unsupported":
+        raise EnvError(
+            f"'{variant}' cannot be served here: {mode.reason}",
+            mend="take a machine that `native` in the scheme's file asks for, or another variant",
+        )
     folder = workspace.checkpoint(variant)
     made_by = "qpipe model" if scheme is None else f"qpipe quantize {variant}"
     manifest = read_json(folder / "manifest.json", made_by)
     base = DEFAULTS if hardware.device == "cuda" else CPU_DEFAULTS.over(DEFAULTS)
     serve = config.release.serve_of(variant).over(base)
-    if serve.dtype is None:
+    if serve.dtype in (None, "auto"):
         serve = serve.model_copy(update={"dtype": hardware.native_dtype})
     if scheme is not None and mode.mode == "native":
         # The pins win, or the declared arithmetic would not be what ran; `serve` is recorded.
@@ -98,10 +111,15 @@ def plan_serving(
     )
 
 
+def context_tokens(config: Config, variant: str) -> int:
+    """The context window that ``variant`` is served with."""
+    return config.release.serve_of(variant).max_model_len or MAX_MODEL_LEN
+
+
 def _as_served(mode: Mode, serve: Serve) -> Mode:
     """The mode with the types that ``serve`` sets in place of the machine's."""
     runs = mode.arithmetic.model_dump()
-    wide = WIDE.get(serve.dtype or "auto")
+    wide = WIDE.get(serve.dtype or "")
     if wide is not None:
         runs = {key: wide if value in WIDE.values() else value for key, value in runs.items()}
     if serve.kv_cache_dtype not in (None, "auto"):
@@ -126,17 +144,15 @@ def _arguments(plan: Plan) -> list[str]:
         "max-logprobs": MAX_LOGPROBS,
         "worker-extension-cls": plan.extension,
         "trust-remote-code": plan.trust_remote_code or None,
+        "enable-prefix-caching": serve.prefix_caching,
         **serve.args,
     }
-    if serve.prefix_caching is not None:
-        pairs["enable-prefix-caching" if serve.prefix_caching else "no-enable-prefix-caching"] = (
-            True
-        )
     arguments: list[str] = []
     for key, value in pairs.items():
-        if value is None or value is False:
+        if value is None:
             continue
-        arguments.append(f"--{key}")
-        if value is not True:
-            arguments.append(str(value))
+        if isinstance(value, bool):
+            arguments.append(f"--{key}" if value else f"--no-{key}")
+        else:
+            arguments += [f"--{key}", str(value)]
     return arguments

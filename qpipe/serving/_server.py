@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import psutil
 
@@ -46,6 +46,23 @@ class Server:
             except psutil.NoSuchProcess:
                 continue
         return round(total / 2**30, 3)
+
+    def alive(self) -> bool:
+        """Whether the engine's process runs; one that ended and was not reaped does not."""
+        try:
+            return bool(psutil.Process(self.pid).status() != psutil.STATUS_ZOMBIE)
+        except psutil.NoSuchProcess:
+            return False
+
+    def wait(self) -> NoReturn:
+        """Stay until Ctrl-C.
+
+        Raises:
+            EngineError: the engine died; carries the log's last lines.
+        """
+        while self.alive():
+            time.sleep(1)
+        raise _failed("the engine died", self.log)
 
     def provenance(self, hardware: Hardware, seed: int) -> dict[str, Any]:
         """What every figure measured on this server was measured on."""

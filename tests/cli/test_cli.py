@@ -6,7 +6,9 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import click
@@ -16,6 +18,7 @@ from click.testing import CliRunner
 import qpipe.envs
 import qpipe.gate
 import qpipe.measure
+import qpipe.serving
 from qpipe import __version__
 from qpipe.cli import main
 from qpipe.cli._main import cli
@@ -132,6 +135,19 @@ def test_validate(run: Any, tmp_path: Path) -> None:
     code, _, err = run("validate")
     assert code == 3
     assert "math.jsonl" in err and "a.txt" in err
+    # Settings that do not fit each other.
+    body = release_body(
+        sensitivity={"gptq": {}, "kv": {}},
+        bench={"input_tokens": 500, "output_tokens": 13},
+        serve={"max_model_len": 512},
+        baseline={"serve": {"max_model_len": 513}},
+    )
+    (tmp_path / "configs" / "release.yaml").write_text(json.dumps(body))
+    code, _, err = run("validate")
+    assert code == 3
+    assert "math.jsonl" in err
+    assert "sensitivity.kv: 'kv' leaves weights at 16 bits" in err and "sensitivity.gptq" not in err
+    assert "513 tokens, beyond the context of gptq, fp8, kv, gptq-mixed\n" in err
 
 
 @pytest.mark.parametrize(
@@ -148,10 +164,7 @@ def test_validate(run: Any, tmp_path: Path) -> None:
 def test_exit_codes(
     run: Any, monkeypatch: pytest.MonkeyPatch, error: QpipeError, code: int
 ) -> None:
-    def fails(*_: Any) -> None:
-        raise error
-
-    monkeypatch.setattr(qpipe.envs, "sync", fails)
+    monkeypatch.setattr(qpipe.envs, "sync", raising(error))
     assert run("env", "sync") == (code, "", "qpipe: it broke\n  mend: mend it\n")
 
 
@@ -159,7 +172,7 @@ def test_fault_of_qpipe_itself(run: Any, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(qpipe.envs, "sync", lambda *_: 1 / 0)
     code, _, err = run("env", "sync")
     assert code == 1
-    assert "ZeroDivisionError: division by zero" in err and "--debug" in err
+    assert "ZeroDivisionError: division by zero" in err and "`qpipe --debug …`" in err
 
 
 def test_sync_takes_names(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -238,3 +251,30 @@ def test_interrupt(sent: signal.Signals, tmp_path: Path) -> None:
     assert child.returncode == 130
     assert "run the command again to go on" in err
     assert "Traceback" not in err
+
+
+def test_serve_asks_for_known_names(run: Any, tmp_path: Path) -> None:
+    write_workspace(tmp_path, release_body())
+    code, _, err = run("serve", "gptk")
+    assert code == 3
+    assert "there is no variant 'gptk'" in err and "one of: bf16, gptq" in err
+
+
+def test_serve_tells_that_the_engine_died(
+    run: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    write_workspace(tmp_path, release_body())
+    died = EngineError("the engine died")
+    server = SimpleNamespace(client=SimpleNamespace(base_url="http://x/v1"), wait=raising(died))
+    monkeypatch.setattr(qpipe.serving, "plan_serving", lambda *_: None)
+    monkeypatch.setattr(qpipe.serving, "start", lambda *_: nullcontext(server))
+    code, _, err = run("serve", "gptq")
+    assert code == 5
+    assert "answers at http://x/v1" in err and "qpipe: the engine died" in err
+
+
+def raising(error: Exception) -> Any:
+    def fails(*_: Any) -> None:
+        raise error
+
+    return fails

@@ -184,11 +184,13 @@ def test_files_that_are_no_yaml(tmp_path: Path) -> None:
 
 
 def test_serve_over() -> None:
-    base = Serve(max_model_len=2048, enforce_eager=True, args={"a": 1, "b": 2}, env={"X": "1"})
-    mine = Serve(max_model_len=512, enforce_eager=False, args={"b": 3}, env={"Y": "2"})
+    base = Serve(
+        max_model_len=2048, enforce_eager=True, args={"seed": 1, "load-format": 2}, env={"X": "1"}
+    )
+    mine = Serve(max_model_len=512, enforce_eager=False, args={"load-format": 3}, env={"Y": "2"})
     merged = mine.over(base)
     assert (merged.max_model_len, merged.enforce_eager, merged.max_num_seqs) == (512, False, None)
-    assert merged.args == {"a": 1, "b": 3}
+    assert merged.args == {"seed": 1, "load-format": 3}
     assert merged.env == {"X": "1", "Y": "2"}
     assert Serve().over(base) == base
     assert base.over(Serve()) == base
@@ -235,3 +237,38 @@ def test_scheme_must_quantize_something(tmp_path: Path) -> None:
     path.write_text("{title: x, steps: [{method: rtn}], arithmetic: {weights: bf16, activations: bf16}}")  # fmt: skip
     with pytest.raises(ConfigError, match="quantizes weights, activations or the KV cache"):
         load_yaml(path, tmp_path, Scheme)
+
+
+@pytest.mark.parametrize(
+    ("flag", "mend"),
+    [
+        ("dtype", "set `serve.dtype` instead"),
+        ("max-model-len", "set `serve.max_model_len` instead"),
+        ("kv_cache_dtype", "set `serve.kv_cache_dtype` instead"),
+        ("no-enforce-eager", "set `serve.enforce_eager` instead"),
+        ("enable-prefix-caching", "set `serve.prefix_caching` instead"),
+        ("--port=8000", "set `serve.port` instead"),
+        ("max-model", "set `serve.max_model_len` instead"),  # the engine takes abbreviations
+        ("trust-remote-code", "set `model.trust_remote_code` instead"),
+        ("model", "set `model.source` instead"),
+        ("served-model-name", "remove it"),
+        ("tokenizer", "remove it"),
+        ("host", "remove it"),
+    ],
+)
+def test_flags_that_shadow_a_setting(tmp_path: Path, flag: str, mend: str) -> None:
+    variants = {"gptq": {"scheme": "gptq-w4a16", "serve": {"args": {flag: 1, "seed": 7}}}}
+    found = faults_of(tmp_path, variants=variants)
+    assert {key: fault.mend for key, fault in found.items()} == {
+        f"variants.gptq.serve.args.{flag}": mend
+    }
+
+
+@pytest.mark.parametrize("flag", ["model-impl", "tokenizer-mode", "no-async-scheduling", "seed"])
+def test_other_flags_are_free(flag: str) -> None:
+    assert Serve(args={flag: True}).args == {flag: True}
+
+
+@pytest.mark.parametrize("seed", [-1, 2**31])
+def test_seeds_that_numpy_refuses(tmp_path: Path, seed: int) -> None:
+    assert list(faults_of(tmp_path, bench={"seed": seed})) == ["bench.seed"]

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from qpipe.errors import MissingInput
+from qpipe.errors import ConfigError, EnvError, MissingInput
 from qpipe.hardware import Hardware
 from qpipe.paths import Workspace
-from qpipe.serving import Plan, _plan, plan_serving
-from tests.workspace_fixture import AMX, AVX2, H100, silent, small_config, write_model
+from qpipe.serving import Plan, _plan, context_tokens, plan_serving
+from tests.workspace_fixture import A100, AMX, AVX2, H100, silent, small_config, write_model
 
 
 @pytest.fixture
@@ -126,7 +126,9 @@ def test_release_settings_reach_the_engine(built: Workspace) -> None:
     assert value(found, "seed") == "7"
     assert "--no-enable-prefix-caching" in found.arguments
     assert "--disable-log-stats" in found.arguments
-    assert "--async-scheduling" not in found.arguments
+    # Silence would leave the engine's default, which may be true.
+    assert "--no-async-scheduling" in found.arguments
+    assert "False" not in found.arguments
     assert "--enforce-eager" not in found.arguments
     assert found.env["VLLM_CPU_KVCACHE_SPACE"] == "0.5"
     assert (found.env["OMP_NUM_THREADS"], found.env["A"]) == ("1", "b")
@@ -149,3 +151,32 @@ def test_unbuilt_variant(workspace: Workspace) -> None:
         plan(workspace, "bf16")
     with pytest.raises(MissingInput, match="qpipe quantize gptq"):
         plan(workspace, "gptq")
+
+
+@pytest.mark.parametrize(
+    ("hardware", "dtype"), [(AMX, "bfloat16"), (AVX2, "float32"), (A100, "bfloat16")]
+)
+def test_auto_is_the_machines_type_and_recorded(
+    built: Workspace, hardware: Hardware, dtype: str
+) -> None:
+    found = plan(built, "bf16", hardware, serve={"dtype": "auto"})
+    assert value(found, "dtype") == dtype == found.serve.dtype
+
+
+def test_unknown_variant(built: Workspace) -> None:
+    with pytest.raises(ConfigError, match="no variant 'gptk'") as caught:
+        plan(built, "gptk")
+    assert "bf16, gptq, fp8, kv, gptq-mixed" in caught.value.faults[0].mend
+
+
+def test_unsupported_variant_is_not_started(built: Workspace) -> None:
+    with pytest.raises(EnvError, match="KV cache cannot be simulated") as caught:
+        plan(built, "kv", A100)
+    assert "compute capability" in str(caught.value)
+    assert caught.value.mend
+
+
+def test_context_tokens(workspace: Workspace) -> None:
+    variants = {"gptq": {"scheme": "gptq-w4a16", "serve": {"max_model_len": 512}}}
+    config = small_config(workspace, variants=variants)
+    assert (context_tokens(config, "gptq"), context_tokens(config, "bf16")) == (512, 2048)

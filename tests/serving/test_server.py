@@ -135,3 +135,18 @@ def test_fixed_port_that_is_taken(workspace: Workspace, make_environment: FakeEn
 def test_environment_comes_first(workspace: Workspace) -> None:
     with pytest.raises(EnvError, match="qpipe env sync serve"), start(plan(), workspace, silent):
         pass
+
+
+def test_engine_that_dies_while_it_serves(
+    workspace: Workspace, make_environment: FakeEnvironment
+) -> None:
+    make_environment("serve", ENGINE)
+    with (
+        pytest.raises(EngineError, match="the engine died") as caught,
+        start(plan(), workspace, silent) as server,
+    ):
+        assert server.alive()
+        psutil.Process(server.pid).kill()
+        server.wait()
+    assert not server.alive()
+    assert "Using CPUWNA16LinearKernel" in str(caught.value)
