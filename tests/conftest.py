@@ -3,10 +3,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from qpipe.paths import Workspace
 from tests.workspace_fixture import fake_environment
+
+# A deadline an example measures what else the machine does.
+hypothesis.settings.register_profile("qpipe", deadline=None)
+hypothesis.settings.load_profile("qpipe")
 
 FakeEnvironment = Callable[..., Path]
 

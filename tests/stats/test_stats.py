@@ -76,7 +76,7 @@ def test_tango_covers() -> None:
     assert 0.93 <= hits / 1000 <= 0.985
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=2, max_size=30))
 def test_fractional_scores(rows: list[tuple[float, float]]) -> None:
     baseline, variant = np.array(rows).T
@@ -118,7 +118,7 @@ def test_margin_on_the_difference_is_never_decided() -> None:
     assert questions_needed(0.1, 0.05, delta=-0.05) == math.inf
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(
     st.lists(st.lists(st.floats(0, 5), min_size=1, max_size=20), min_size=1, max_size=8),
 )
