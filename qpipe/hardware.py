@@ -108,7 +108,7 @@ def _cpuinfo() -> str:
 def visible_gpus() -> list[Gpu]:
     """The GPUs that CUDA programs see here: those ``CUDA_VISIBLE_DEVICES`` names, or all.
 
-    Indices count as the driver's tool counts them.
+    Indices count as the driver's tool counts them, and so they do for children (see ``processes``).
 
     Raises:
         EnvError: the driver's tool fails, or the variable names a GPU that is not there.
@@ -137,13 +137,30 @@ def _names(selection: str) -> list[str]:
 
 
 def _named(name: str, found: list[Gpu]) -> Gpu:
-    """The GPU of one entry: an index, a UUID, or the start of a UUID."""
-    matches = [gpu for gpu in found if name == gpu.index or gpu.uuid.startswith(name)]
-    if len(matches) != 1:
+    """The GPU of one entry: an index, a UUID, or the UUID of a part (MIG) of it.
+
+    The engine takes whole UUIDs only.
+    """
+    card = _cards_of_parts().get(name, name) if name.startswith("MIG-") else name
+    matches = [gpu for gpu in found if card in (gpu.index, gpu.uuid)]
+    if not matches:
         known = ", ".join(f"{gpu.index} ({gpu.uuid})" for gpu in found) or "none"
         mend = f"name GPUs that are there: {known}"
         raise EnvError(f"{SELECTION} names '{name}', which is not one GPU of this machine", mend)
     return matches[0]
+
+
+def _cards_of_parts() -> dict[str, str]:
+    """UUID of a MIG device → UUID of its card."""
+    listing = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False)
+    cards: dict[str, str] = {}
+    card = ""
+    for uuid in re.findall(r"UUID: ([^)\s]+)", listing.stdout):
+        if uuid.startswith("MIG-"):
+            cards[uuid] = card
+        else:
+            card = uuid
+    return cards
 
 
 def _gpu(row: str) -> Gpu:

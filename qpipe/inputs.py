@@ -7,6 +7,7 @@ records: the stage always runs, takes a second, and what depends on it runs only
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -26,11 +27,12 @@ def note_inputs(config: Config) -> None:
         ConfigError: the calibration mix has faults.
         EnvError: the machine's GPUs cannot be read.
     """
+    root = config.workspace.root
     found = {
         "machine": _machine(),
         "model": _model(config),
-        "calibration": _contents(_calibration_files(config)),
-        "evaluation": _contents(_evaluation_files(config)),
+        "calibration": _contents(_calibration_files(config), root),
+        "evaluation": _contents(_evaluation_files(config), root),
     }
     for name, record in found.items():
         write_json(config.workspace.out / "inputs" / f"{name}.json", record)
@@ -74,6 +76,10 @@ def _evaluation_files(config: Config) -> Iterator[Path]:
                     yield root / release.evaluation.data_dir / file
 
 
-def _contents(paths: Iterable[Path]) -> dict[str, Any]:
-    """Hash by path. A missing file is the reading stage's error to tell."""
-    return {"files": {str(path): hash_file(path) for path in sorted(set(paths)) if path.is_file()}}
+def _contents(paths: Iterable[Path], root: Path) -> dict[str, Any]:
+    """Hash by path from ``root``, so that a moved workspace is the same.
+
+    A missing file is the reading stage's error to tell.
+    """
+    files = {os.path.relpath(path, root): path for path in paths if path.is_file()}
+    return {"files": {name: hash_file(path) for name, path in sorted(files.items())}}

@@ -21,6 +21,8 @@ from tests.records_fixture import measured
 from tests.workspace_fixture import REPO
 
 RELEASES = ["configs/release.yaml", *sorted(f"configs/examples/{path.name}" for path in (REPO / "configs" / "examples").glob("*.yaml"))]  # fmt: skip
+# What `qpipe inputs` writes; tests/test_inputs.py sees that it does.
+INPUTS = {"machine", "model", "calibration", "evaluation"}
 Stages = dict[str, dict[str, Any]]
 
 
@@ -105,6 +107,8 @@ def test_deps_are_there_or_made(stages: Stages) -> None:
             if covers("out", dep):
                 made = any(covers(dep, out) or covers(out, dep) for out in outs)
                 assert made, f"{name}: nothing makes {dep}"
+                if covers("out/inputs", dep):
+                    assert PurePosixPath(dep).stem in INPUTS
             else:
                 assert (REPO / dep).exists(), f"{name}: there is no {dep}"
 

@@ -38,6 +38,10 @@ def test_cpuinfo(monkeypatch: pytest.MonkeyPatch) -> None:
 
 H100_ROW = "0, GPU-aa11, 9.0, 1024, NVIDIA H100, SXM\n"
 A100_ROW = "1, GPU-ab22, 8.0, 512, NVIDIA A100\n"
+LISTING = """GPU 0: NVIDIA H100 (UUID: GPU-aa11)
+GPU 1: NVIDIA A100 (UUID: GPU-ab22)
+  MIG 1g.10gb     Device  0: (UUID: MIG-7e)
+"""
 DARK_ROW = "2, GPU-cc33, [N/A], [N/A], NVIDIA Graphics Device\n"
 
 
@@ -112,11 +116,11 @@ def test_cpu_on_purpose(smi: Any, visible: str) -> None:
         ("1,0", ["GPU-ab22", "GPU-aa11"]),
         ("1, -1, 0", ["GPU-ab22"]),
         ("GPU-ab22", ["GPU-ab22"]),
-        ("GPU-aa", ["GPU-aa11"]),
+        ("MIG-7e", ["GPU-ab22"]),
     ],
 )
 def test_visible_devices(smi: Any, visible: str, wanted: list[str]) -> None:
-    smi(H100_ROW + A100_ROW, visible=visible)
+    smi(H100_ROW + A100_ROW + LISTING, visible=visible)
     assert [gpu.uuid for gpu in visible_gpus()] == wanted
 
 
@@ -125,7 +129,7 @@ def test_capability_is_that_of_the_visible(smi: Any) -> None:
     assert (detect().gpus, detect().cuda_capability) == (("NVIDIA H100, SXM",), 9.0)
 
 
-@pytest.mark.parametrize("visible", ["7", "GPU-a", "GPU-zz", "MIG-1"])
+@pytest.mark.parametrize("visible", ["7", "GPU-aa", "GPU-zz", "MIG-1"])
 def test_visible_device_that_is_none(smi: Any, visible: str) -> None:
     smi(H100_ROW + A100_ROW, visible=visible)
     with pytest.raises(EnvError, match=f"names '{visible}', which is not one GPU") as caught:

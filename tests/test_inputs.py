@@ -87,3 +87,10 @@ def test_another_machine(config: Config, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(inputs, "detect", lambda: AVX2)
     after = noted(config)
     assert {name for name in before if before[name] != after[name]} == {"machine"}
+
+
+def test_a_moved_workspace_is_the_same(config: Config, tmp_path: Path) -> None:
+    before = noted(config)
+    root = config.workspace.root.rename(tmp_path.with_name("moved"))
+    moved = Config(Workspace(root), config.release, {}, config.suites, config.suite_files)
+    assert noted(moved) == before

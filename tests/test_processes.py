@@ -122,6 +122,7 @@ def test_environment_is_quiet_and_clean(monkeypatch: pytest.MonkeyPatch) -> None
     assert not {"PYTHONPATH", "VIRTUAL_ENV", "PYTHONDONTWRITEBYTECODE"} & set(made)
     assert made["DO_NOT_TRACK"] == "0"  # what the user set stays
     assert made["VLLM_NO_USAGE_STATS"] == "1"
+    assert made["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
     assert (made["A"], made["HF_HUB_OFFLINE"]) == ("b", "1")
     assert made["PATH"] == os.environ["PATH"]
 

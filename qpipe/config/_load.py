@@ -33,7 +33,15 @@ class Config:
     suite_files: Mapping[str, Path]
 
     def scheme_of(self, variant: str) -> Scheme | None:
-        """The scheme that made a variant's checkpoint; ``None`` for the baseline."""
+        """The scheme that made a variant's checkpoint; ``None`` for the baseline.
+
+        Raises:
+            ConfigError: the release has no such variant.
+        """
+        if variant not in self.release.names:
+            message, known = f"there is no variant '{variant}'", ", ".join(self.release.names)
+            where = _relative(self.workspace.release, self.workspace.root)
+            raise ConfigError([Fault(where, "variants", message, f"one of: {known}")])
         source = self.release.source_of(variant)
         return None if source is None else self.schemes[source.scheme]
 

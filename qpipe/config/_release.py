@@ -122,7 +122,8 @@ class Serve(Model):
     """Fixed loopback port; a free one is chosen when absent."""
     args: dict[Flag, str | int | float | bool] = Field(default_factory=dict)
     """More engine flags, without the leading dashes; ``true`` gives ``--KEY``, ``false``
-    ``--no-KEY``. Flags that have a setting of their own are refused."""
+    ``--no-KEY`` (nothing where KEY starts with ``no-`` or ``disable-``). Flags that have a
+    setting of their own are refused."""
     env: dict[str, str] = Field(default_factory=dict)
     """Environment variables of the engine."""
 

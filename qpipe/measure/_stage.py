@@ -11,7 +11,7 @@ import pandas as pd
 from qpipe.bench import measure_bench
 from qpipe.config import Config
 from qpipe.envs import worker_hash
-from qpipe.errors import ConfigError, EngineError, Fault
+from qpipe.errors import EngineError
 from qpipe.evaluation import import_lm_eval, plan_suites, run_suites
 from qpipe.fidelity import measure_fidelity
 from qpipe.hardware import Hardware, detect
@@ -39,21 +39,19 @@ def measure(
         EngineError: the server did not start or died.
         InvalidMeasurement: a part's figures would not be valid.
     """
-    if variant not in config.release.names:
-        known = ", ".join(config.release.names)
-        message = f"there is no variant '{variant}'"
-        raise ConfigError([Fault("configs/release.yaml", "variants", message, f"one of: {known}")])
     hardware = detect()
     mode = mode_of(config.scheme_of(variant), hardware)
     if mode.mode == "unsupported":
         _write_unsupported(config, variant, mode, hardware)
         progress(f"not measured: {mode.reason}")
         return
-    # Checked and loaded ahead of the engine: a night must not end at the last suite's missing rows.
-    cells = plan_suites(config, variant, config.workspace.model) if "evaluate" in only else []
     plan = plan_serving(config, variant, hardware, progress)
-    # The engine's start takes one core: lm-eval is imported on another meanwhile.
-    threading.Thread(target=import_lm_eval, daemon=True).start()
+    cells = []
+    if "evaluate" in only:
+        # Checked and loaded ahead: a night must not end at the last suite's missing rows.
+        cells = plan_suites(config, variant, plan.tokenizer)
+        # The engine's start takes one core: lm-eval is imported on another meanwhile.
+        threading.Thread(target=import_lm_eval, daemon=True).start()
     with start(plan, config.workspace, progress) as server:
         _check_extension(server)
         provenance = server.provenance(hardware, config.release.evaluation.seed)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from qpipe.config import Arithmetic, Config, Serve
-from qpipe.errors import ConfigError, EnvError, Fault
+from qpipe.errors import EnvError
 from qpipe.hardware import Hardware
 from qpipe.paths import PACKAGE
 from qpipe.records import read_json
@@ -54,10 +54,6 @@ def plan_serving(
         MissingInput: its checkpoint was not built.
     """
     workspace = config.workspace
-    if variant not in config.release.names:
-        known = ", ".join(config.release.names)
-        message = f"there is no variant '{variant}'"
-        raise ConfigError([Fault("configs/release.yaml", "variants", message, f"one of: {known}")])
     scheme = config.scheme_of(variant)
     mode = mode_of(scheme, hardware)
     if mode.mode == "unsupported":
@@ -149,7 +145,7 @@ def _arguments(plan: Plan) -> list[str]:
     }
     arguments: list[str] = []
     for key, value in pairs.items():
-        if value is None:
+        if value is None or (value is False and key.startswith(("disable-", "no-"))):
             continue
         if isinstance(value, bool):
             arguments.append(f"--{key}" if value else f"--no-{key}")

@@ -134,6 +134,15 @@ def test_release_settings_reach_the_engine(built: Workspace) -> None:
     assert (found.env["OMP_NUM_THREADS"], found.env["A"]) == ("1", "b")
 
 
+@pytest.mark.parametrize("flag", ["disable-log-stats", "no-async-scheduling"])
+def test_a_variant_takes_a_negative_flag_back(built: Workspace, flag: str) -> None:
+    # The engine has no `--no-` form of these.
+    found = plan(
+        built, "bf16", serve={"args": {flag: True}}, baseline={"serve": {"args": {flag: False}}}
+    )
+    assert not [argument for argument in found.arguments if flag in argument]
+
+
 def test_tensor_parallel_cpu_keeps_the_engines_executor(built: Workspace) -> None:
     found = plan(built, "bf16", serve={"tensor_parallel_size": 2})
     assert value(found, "tensor-parallel-size") == "2"
