@@ -134,9 +134,16 @@ def _port(fixed: int | None) -> int:
 
 def _failed(message: str, log: Path) -> EngineError:
     return EngineError(
-        f"{message}; the log's last lines:\n{tail(log)}\n  log: {log}",
+        f"{message}{_cause(log)}; the log's last lines:\n{tail(log)}\n  log: {log}",
         mend="read the log; `serve:` in the release file holds the engine's settings",
     )
+
+
+def _cause(log: Path) -> str:
+    """The first exception in the log: the last lines tell of what followed elsewhere."""
+    text = log.read_text(encoding="utf-8", errors="replace")
+    found = re.search(r"^(?:\(.*\] )?((?:\w+\.)*\w*(?:Error|Exception): .+)$", text, re.MULTILINE)
+    return f" ({found.group(1)[:300]})" if found else ""
 
 
 def _kernels(log: Path) -> tuple[str, ...]:

@@ -70,6 +70,22 @@ def test_healthy_server_ends_with_the_block(
     assert "starting the engine (native" in said[0]
 
 
+def test_the_first_exception_is_the_cause(
+    workspace: Workspace, make_environment: FakeEnvironment
+) -> None:
+    lines = [
+        "(EngineCore pid=7) ERROR 11-30 09:42:38 [core.py:9] ValueError: block size 7 is odd",
+        *["a consequence"] * 50,
+        "RuntimeError: Engine core initialization failed. See root cause above.",
+    ]
+    make_environment("serve", f"print({chr(10).join(lines)!r})\nraise SystemExit(1)\n")
+    with (
+        pytest.raises(EngineError, match=r"exit code 1 \(ValueError: block size 7 is odd\)"),
+        start(plan(), workspace, silent),
+    ):
+        pass
+
+
 def test_stranger_on_the_port(workspace: Workspace, make_environment: FakeEnvironment) -> None:
     make_environment("serve", STRANGER)
     with (
