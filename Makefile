@@ -16,7 +16,7 @@ QUICK := .qpipe/quick
 .PHONY: demo demo-quick test lint setup envs clean
 
 demo: setup envs
-	dvc repro --quiet
+	dvc repro
 	@qpipe report --table
 	@echo
 	@echo "report   out/report/index.html"
@@ -24,7 +24,7 @@ demo: setup envs
 
 demo-quick: setup envs
 	scripts/workspace.sh $(QUICK) configs/examples/demo-quick.yaml
-	cd $(QUICK) && dvc repro --quiet && qpipe report --table
+	cd $(QUICK) && dvc repro && qpipe report --table
 	@echo
 	@echo "report   $(QUICK)/out/report/index.html"
 

@@ -14,5 +14,5 @@ ln -sfn "$PWD/qpipe" "$folder/qpipe"
 if [ ! -d "$folder/.dvc" ]; then
   (cd "$folder" && dvc init --quiet --no-scm)
 fi
-cp .dvc/config "$folder/.dvc/config"
-printf '[core]\n    no_scm = True\n' >>"$folder/.dvc/config"
+# The checkout's settings, without its git.
+sed 's/^\[core\]$/&\n    no_scm = True/' .dvc/config >"$folder/.dvc/config"
