@@ -41,9 +41,13 @@ def measure_fidelity(
     texts = _texts(config)
     progress(f"fidelity on {len(texts)} held-out texts")
     with ThreadPoolExecutor(settings.concurrency) as pool:
-        answers = list(
-            pool.map(lambda ids: client.prompt_logprobs(ids, settings.top_k), texts["ids"])
-        )
+        try:
+            answers = list(
+                pool.map(lambda ids: client.prompt_logprobs(ids, settings.top_k), texts["ids"])
+            )
+        except BaseException:  # Ctrl-C must not wait for the texts that are still to come
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
     columns = pd.DataFrame([asdict(answer) for answer in answers])
     measured = pd.concat([texts[["category", "text_hash"]], columns], axis=1)
     # In the rows, so that the baseline's logprobs cannot be taken for another checkpoint's.
