@@ -7,6 +7,7 @@ import platform
 import re
 import shutil
 import subprocess
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
 from itertools import takewhile
@@ -17,7 +18,7 @@ import psutil
 
 from qpipe.errors import EnvError
 
-__all__ = ["Gpu", "Hardware", "detect", "visible_gpus"]
+__all__ = ["Gpu", "Hardware", "detect", "identity", "visible_gpus"]
 
 SELECTION = "CUDA_VISIBLE_DEVICES"
 
@@ -67,6 +68,14 @@ class Hardware:
         telling = {"avx2", "avx512f", "avx512_bf16", "avx512_vnni", "amx_tile", "amx_bf16"}
         flags = sorted(self.cpu_flags & telling)
         return {**asdict(self), "cpu_flags": flags, "gpus": list(self.gpus)}
+
+
+def identity(record: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a stored record decides kernels and speed.
+
+    Memory does not: an update of the operating system moves it by megabytes.
+    """
+    return {key: value for key, value in record.items() if key != "memory_gib"}
 
 
 @cache

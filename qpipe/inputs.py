@@ -14,7 +14,7 @@ from typing import Any
 
 from qpipe.calibration import load_mix
 from qpipe.config import Config, PublicSuite
-from qpipe.hardware import detect
+from qpipe.hardware import detect, identity
 from qpipe.records import hash_file, write_json
 
 __all__ = ["note_inputs"]
@@ -29,20 +29,13 @@ def note_inputs(config: Config) -> None:
     """
     root = config.workspace.root
     found = {
-        "machine": _machine(),
+        "machine": identity(detect().record()),
         "model": _model(config),
         "calibration": _contents(_calibration_files(config), root),
         "evaluation": _contents(_evaluation_files(config), root),
     }
     for name, record in found.items():
         write_json(config.workspace.out / "inputs" / f"{name}.json", record)
-
-
-def _machine() -> dict[str, Any]:
-    """What decides kernels and speed. Memory is left out: a new kernel moves it by megabytes."""
-    record = detect().record()
-    del record["memory_gib"]
-    return record
 
 
 def _model(config: Config) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from qpipe.errors import ConfigError, Fault
 from qpipe.evaluation import load_business
 from qpipe.model import linears
 from qpipe.schemes import preflight
+from qpipe.sensitivity import source_faults
 from qpipe.serving import context_tokens
 
 __all__ = ["validate"]
@@ -27,8 +28,9 @@ def validate(config: Config) -> None:
     Raises:
         ConfigError: with all faults of all files.
     """
-    faults = [*_sensitivity(config), *_bench(config)]
     root, release = config.workspace.root, config.release
+    faults = [fault for name in release.sensitivity for fault in source_faults(config, name)]
+    faults += _bench(config)
 
     def collect(check: Callable[..., object], *args: Any) -> None:
         try:
@@ -44,15 +46,6 @@ def validate(config: Config) -> None:
         collect(preflight, config.schemes, linears(config.workspace.model))
     if faults:
         raise ConfigError(faults)
-
-
-def _sensitivity(config: Config) -> Iterator[Fault]:
-    for name in config.release.sensitivity:
-        scheme = config.scheme_of(name)
-        if scheme is not None and scheme.weights is None:
-            message = f"'{name}' leaves weights at 16 bits, so no unit can be put back"
-            mend = "remove it, or take a variant with quantized weights"
-            yield Fault(RELEASE, f"sensitivity.{name}", message, mend)
 
 
 def _bench(config: Config) -> Iterator[Fault]:

@@ -11,6 +11,7 @@ from qpipe.compare._pairs import Pairing, categories, cut_by_length, overall, pa
 from qpipe.compare._ratios import fidelity_part, memory_part, speed_part
 from qpipe.config import Config
 from qpipe.errors import InvalidMeasurement, MissingInput
+from qpipe.hardware import identity
 from qpipe.records import read_json, write_json, write_text
 
 __all__ = ["compare"]
@@ -148,12 +149,10 @@ def _mismatches(own: _Measured, base: _Measured) -> list[str]:
 
 
 def _circumstances(provenance: dict[str, Any]) -> dict[str, Any]:
-    """Engine and machine. Memory is left out: a new kernel moves it by megabytes."""
-    hardware = provenance.get("hardware") or {}
-    return {
-        **{key.replace("_", " "): provenance.get(key) for key in _ENGINE},
-        **{key.replace("_", " "): hardware[key] for key in hardware if key != "memory_gib"},
-    }
+    """Engine and machine."""
+    engine = {key: provenance.get(key) for key in _ENGINE}
+    found = engine | identity(provenance.get("hardware") or {})
+    return {key.replace("_", " "): value for key, value in found.items()}
 
 
 def _notes(pairing: Pairing) -> list[str]:

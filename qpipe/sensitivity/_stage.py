@@ -13,7 +13,17 @@ from qpipe.model import linears
 from qpipe.records import digest, read_json, write_json
 from qpipe.schemes import units_of
 
-__all__ = ["rank_units"]
+__all__ = ["rank_units", "source_faults"]
+
+
+def source_faults(config: Config, source: str) -> list[Fault]:
+    """Why no unit of ``source`` can be put back to 16 bits, if so."""
+    scheme = config.scheme_of(source)
+    if scheme is None or scheme.weights is not None:
+        return []
+    message = f"'{source}' leaves weights at 16 bits, so no unit can be put back"
+    mend = "take a variant with quantized weights"
+    return [Fault("configs/release.yaml", f"sensitivity.{source}", message, mend)]
 
 
 def rank_units(config: Config, source: str, progress: Callable[[str], None]) -> dict[str, Any]:
@@ -27,11 +37,8 @@ def rank_units(config: Config, source: str, progress: Callable[[str], None]) -> 
     if source not in release.variants:
         message, known = f"'{source}' is no variant", ", ".join(release.variants)
         raise ConfigError([Fault("configs/release.yaml", "variants", message, f"one of: {known}")])
-    scheme = config.schemes[release.variants[source].scheme]
-    if scheme.weights is None:
-        message = f"'{source}' leaves weights at 16 bits, so no unit can be put back"
-        mend = "take a variant with quantized weights"
-        raise ConfigError([Fault("configs/release.yaml", "sensitivity", message, mend)])
+    if faults := source_faults(config, source):
+        raise ConfigError(faults)
     settings = release.sensitivity.get(source, Sensitivity())
     checkpoint = workspace.checkpoint(source)
     manifest = read_json(checkpoint / "manifest.json", f"qpipe quantize {source}")

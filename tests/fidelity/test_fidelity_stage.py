@@ -22,16 +22,17 @@ LIKELY, OTHER = np.log([0.7, 0.2]).tolist(), np.log([0.5, 0.3]).tolist()
 
 
 class FakeClient(Client):
-    """Gives the same two tokens everywhere."""
+    """Gives the same two tokens everywhere, in the other order in texts that begin with ``swap``."""
 
-    def __init__(self, ids: list[int], logprobs: list[float]) -> None:
-        self.ids, self.values = ids, logprobs
+    def __init__(self, ids: list[int], logprobs: list[float], swap: str = "") -> None:
+        self.ids, self.values, self.swap = ids, logprobs, list(swap.encode())
         self.asked: list[int] = []
 
     def prompt_logprobs(self, prompt: list[int], top_k: int) -> PromptLogprobs:
         self.asked.append(len(prompt))
         count = len(prompt) - 1
-        return PromptLogprobs([self.ids] * count, [self.values] * count, [-1.0] * count)
+        ids = self.ids[::-1] if prompt[:1] == self.swap else self.ids
+        return PromptLogprobs([ids] * count, [self.values] * count, [-1.0] * count)
 
 
 BASELINE, VARIANT = FakeClient([1, 2], LIKELY), FakeClient([2, 1], OTHER)
@@ -57,8 +58,10 @@ def texts(workspace: Workspace, category: str, text: str) -> None:
     path.write_text(text)
 
 
-def measured(config: Config, variant: str, client: FakeClient) -> dict[str, Any]:
-    return measure_fidelity(config, variant, client, {"mode": "native"}, silent)
+def measured(
+    config: Config, variant: str, client: FakeClient, checkpoint: str = "hash"
+) -> dict[str, Any]:
+    return measure_fidelity(config, variant, client, {"checkpoint_hash": checkpoint}, silent)
 
 
 def test_baseline_is_stored_and_is_its_own_zero(config: Config) -> None:
@@ -85,6 +88,25 @@ def test_variant(config: Config) -> None:
     assert set(record["categories"]) == {"code", "prose"}
     assert sum(part["positions"] for part in record["categories"].values()) == record["positions"]
     assert read_json(config.workspace.fidelity("gptq"), "-")["kl_mean"] == record["kl_mean"]
+
+
+def test_the_baseline_that_a_record_is_against(config: Config) -> None:
+    assert measured(config, "bf16", BASELINE, "base-1")["baseline_checkpoint_hash"] == "base-1"
+    assert measured(config, "gptq", VARIANT)["baseline_checkpoint_hash"] == "base-1"
+    measured(config, "bf16", BASELINE, "base-2")
+    assert measured(config, "gptq", VARIANT)["baseline_checkpoint_hash"] == "base-2"
+
+
+def test_top1_interval_resamples_texts(workspace: Workspace, config: Config) -> None:
+    (workspace.root / "evalsets" / "heldout" / "code.txt").unlink()
+    texts(workspace, "prose", "\n\n".join(letter * 12 for letter in "abcd"))
+    config = small_config(workspace, fidelity={"max_tokens": 12, "top_k": 2})
+    measured(config, "bf16", BASELINE)
+    record = measured(config, "gptq", FakeClient([1, 2], OTHER, swap="a"))
+    # One text of four disagrees in every position: as four values, not as 44 independent ones.
+    assert record["top1_agreement"] == pytest.approx(0.75)
+    assert record["top1_ci_low"] <= 0.5 and record["top1_ci_high"] == 1.0
+    assert record["categories"]["prose"]["top1_ci_low"] == record["top1_ci_low"]
 
 
 def test_quantization_without_effect_is_no_result(config: Config) -> None:
