@@ -9,6 +9,7 @@ from qpipe.calibration import load_mix
 from qpipe.config import Config
 from qpipe.errors import ConfigError, Fault
 from qpipe.evaluation import load_business
+from qpipe.fidelity import load_paragraphs
 from qpipe.model import linears
 from qpipe.schemes import preflight
 from qpipe.sensitivity import source_faults
@@ -22,15 +23,15 @@ RELEASE = "configs/release.yaml"
 def validate(config: Config) -> None:
     """Check what a loaded release does not show yet.
 
-    That is the mix, the business rows, settings that do not fit each other, and the schemes against
-    the model where it is there already.
+    That is the mix, the held-out texts, the business rows, settings that do not fit each other, and
+    the schemes against the model where it is there already.
 
     Raises:
         ConfigError: with all faults of all files.
     """
     root, release = config.workspace.root, config.release
     faults = [fault for name in release.sensitivity for fault in source_faults(config, name)]
-    faults += _bench(config)
+    faults += _context(config)
 
     def collect(check: Callable[..., object], *args: Any) -> None:
         try:
@@ -38,6 +39,7 @@ def validate(config: Config) -> None:
         except ConfigError as error:
             faults.extend(error.faults)
 
+    collect(load_paragraphs, config)
     collect(load_mix, root / release.calibration.mix, root)
     for name, suite in config.suites.items():
         if suite.kind == "business":
@@ -48,11 +50,15 @@ def validate(config: Config) -> None:
         raise ConfigError(faults)
 
 
-def _bench(config: Config) -> Iterator[Fault]:
-    settings = config.release.bench
-    tokens = settings.input_tokens + settings.output_tokens
-    short = [name for name in config.release.names if context_tokens(config, name) < tokens]
-    if short:
-        message = f"input and output are {tokens} tokens, beyond the context of {', '.join(short)}"
-        mend = "lower `bench.input_tokens`, or raise `serve.max_model_len`"
-        yield Fault(RELEASE, "bench.input_tokens", message, mend)
+def _context(config: Config) -> Iterator[Fault]:
+    bench, fidelity = config.release.bench, config.release.fidelity
+    load = bench.input_tokens + bench.output_tokens
+    for key, what, tokens in (
+        ("bench.input_tokens", f"input and output are {load} tokens", load),
+        # The engine wants to answer with a token at least.
+        ("fidelity.max_tokens", f"texts are {fidelity.max_tokens} tokens", fidelity.max_tokens + 1),
+    ):
+        short = [name for name in config.release.names if context_tokens(config, name) < tokens]
+        if short:
+            message = f"{what}, beyond the context of {', '.join(short)}"
+            yield Fault(RELEASE, key, message, f"lower `{key}`, or raise `serve.max_model_len`")

@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from qpipe.config import Config, Fidelity
+from qpipe.config import Config
 from qpipe.errors import ConfigError, Fault, InvalidMeasurement, MissingInput
 from qpipe.fidelity._kl import coarse_kl
 from qpipe.records import digest, write_json
 from qpipe.serving import Client
 from qpipe.stats import cluster_mean_interval
 
-__all__ = ["measure_fidelity"]
+__all__ = ["held_out_texts", "load_paragraphs", "measure_fidelity"]
 
 BASELINE = "bf16"
 
@@ -26,19 +25,25 @@ BASELINE = "bf16"
 def measure_fidelity(
     config: Config,
     variant: str,
+    texts: pd.DataFrame,
     client: Client,
     provenance: dict[str, Any],
     progress: Callable[[str], None],
 ) -> dict[str, Any]:
     """Write ``out/fidelity/<variant>.json``; the baseline's logprobs are stored beside its record.
 
+    Args:
+        config: The release.
+        variant: Name of the variant that ``client``'s server serves.
+        texts: What ``held_out_texts`` gave.
+        client: Of the variant's server.
+        provenance: What the record says it was measured on.
+        progress: Called with one line for every step.
+
     Raises:
-        MissingInput: the baseline was not measured.
-        ConfigError: a held-out file is empty, or the texts changed since the baseline's run.
         InvalidMeasurement: a quantized variant answers exactly like the baseline.
     """
     workspace, settings = config.workspace, config.release.fidelity
-    texts = _texts(config)
     progress(f"fidelity on {len(texts)} held-out texts")
     with ThreadPoolExecutor(settings.concurrency) as pool:
         try:
@@ -61,14 +66,8 @@ def measure_fidelity(
         beside.replace(store)
         baseline = measured
     else:
-        if not store.exists():
-            raise MissingInput(store, f"qpipe measure {BASELINE}")
         baseline = pd.read_parquet(store)
     paired = baseline.merge(measured, on=["category", "text_hash"], suffixes=("_p", "_q"))
-    if len(paired) != len(measured) or len(paired) != len(baseline):
-        message = "the held-out texts differ from those of the baseline's run"
-        mend = f"run `qpipe measure {BASELINE}` again"
-        raise ConfigError([Fault(settings.texts, "-", message, mend)])
     rows = [_position_values(row) for row in paired.to_dict("records")]
     per_text = pd.DataFrame(rows).assign(category=list(paired["category"]))
     record = {
@@ -95,36 +94,70 @@ def measure_fidelity(
     return record
 
 
-def _texts(config: Config) -> pd.DataFrame:
-    """Held-out texts as token ids: category, text_hash, ids."""
-    from transformers import AutoTokenizer
+def load_paragraphs(config: Config) -> dict[str, list[str]]:
+    """The paragraphs of every held-out file, by category.
 
-    settings, workspace = config.release.fidelity, config.workspace
-    tokenizer = AutoTokenizer.from_pretrained(
-        workspace.model, trust_remote_code=config.release.model.trust_remote_code
-    )
-    rows, faults = [], []
-    folder = workspace.root / settings.texts
-    for path in sorted(folder.glob("*.txt")):
-        paragraphs = _paragraphs(path, settings)
-        for text in paragraphs:
-            ids = tokenizer(text)["input_ids"][: settings.max_tokens]
-            if len(ids) > 1:
-                rows.append({"category": path.stem, "text_hash": digest(ids), "ids": ids})
-        if not paragraphs:
-            where = f"{settings.texts}/{path.name}"
+    Raises:
+        ConfigError: there is no file, or one holds no text.
+    """
+    settings, faults = config.release.fidelity, []
+    found: dict[str, list[str]] = {}
+    for path in sorted((config.workspace.root / settings.texts).glob("*.txt")):
+        where = f"{settings.texts}/{path.name}"
+        try:
+            parts = path.read_text(encoding="utf-8").split("\n\n")
+        except UnicodeDecodeError as error:
+            faults.append(Fault(where, "-", f"not UTF-8: {error}", "save it as UTF-8"))
+            continue
+        found[path.stem] = [part.strip("\n") for part in parts if part.strip()]
+        if not found[path.stem]:
             faults.append(Fault(where, "-", "there is no text", "add paragraphs or remove it"))
-    if not rows and not faults:
+    if not found and not faults:
         mend = "add CATEGORY.txt files"
         faults.append(Fault(settings.texts, "-", "there are no *.txt files", mend))
     if faults:
         raise ConfigError(faults)
-    return pd.DataFrame(rows).drop_duplicates("text_hash", ignore_index=True)
+    return {category: parts[: settings.max_texts] for category, parts in found.items()}
 
 
-def _paragraphs(path: Path, settings: Fidelity) -> list[str]:
-    parts = path.read_text(encoding="utf-8").split("\n\n")
-    return [part.strip("\n") for part in parts if part.strip()][: settings.max_texts]
+def held_out_texts(config: Config, variant: str) -> pd.DataFrame:
+    """Held-out texts as token ids: ``category``, ``text_hash``, ``ids``.
+
+    All that can be wrong before ``variant`` is served is found here.
+
+    Raises:
+        MissingInput: the baseline was not measured.
+        ConfigError: a held-out file is empty, or the texts changed since the baseline's run.
+    """
+    from transformers import AutoTokenizer
+
+    settings, workspace = config.release.fidelity, config.workspace
+    paragraphs = load_paragraphs(config)
+    tokenizer = AutoTokenizer.from_pretrained(
+        workspace.model, trust_remote_code=config.release.model.trust_remote_code
+    )
+    rows = []
+    for category, parts in paragraphs.items():
+        for text in parts:
+            ids = tokenizer(text)["input_ids"][: settings.max_tokens]
+            if len(ids) > 1:
+                rows.append({"category": category, "text_hash": digest(ids), "ids": ids})
+    texts = pd.DataFrame(rows).drop_duplicates("text_hash", ignore_index=True)
+    if variant != BASELINE:
+        _check_baseline(config, texts)
+    return texts
+
+
+def _check_baseline(config: Config, texts: pd.DataFrame) -> None:
+    store = config.workspace.fidelity(BASELINE).with_suffix(".parquet")
+    if not store.exists():
+        raise MissingInput(store, f"qpipe measure {BASELINE}")
+    key = ["category", "text_hash"]
+    baseline = pd.read_parquet(store, columns=key)
+    if sorted(baseline.itertuples(index=False)) != sorted(texts[key].itertuples(index=False)):
+        message = "the held-out texts differ from those of the baseline's run"
+        mend = f"run `qpipe measure {BASELINE}` again"
+        raise ConfigError([Fault(config.release.fidelity.texts, "-", message, mend)])
 
 
 def _position_values(row: dict[Any, Any]) -> dict[str, Any]:
@@ -145,22 +178,23 @@ def _position_values(row: dict[Any, Any]) -> dict[str, Any]:
 def _summary(texts: pd.DataFrame) -> dict[str, Any]:
     kl = np.concatenate(list(texts["kl"]))
     mean, low, high = cluster_mean_interval(list(texts["kl"]))
-    top1, top1_low, top1_high = cluster_mean_interval(list(texts["agree"]))
+    # The rate of disagreement, like KL, is a small positive number.
+    differ, differ_low, differ_high = cluster_mean_interval([1 - text for text in texts["agree"]])
     p50, p95, p99 = np.percentile(kl, [50, 95, 99])
     nll = {side: np.concatenate(list(texts[f"nll_{side}"])).mean() for side in "pq"}
     return {
         "texts": len(texts),
         "positions": len(kl),
-        "kl_mean": float(mean),
-        "kl_ci_low": float(low),
-        "kl_ci_high": float(high),
+        "kl_mean": mean,
+        "kl_ci_low": low,
+        "kl_ci_high": high,
         "kl_p50": float(p50),
         "kl_p95": float(p95),
         "kl_p99": float(p99),
         "kl_max": float(kl.max()),
-        "top1_agreement": float(top1),
-        "top1_ci_low": float(top1_low),
-        "top1_ci_high": float(top1_high),
+        "top1_agreement": 1 - differ,
+        "top1_ci_low": max(0.0, 1 - differ_high),
+        "top1_ci_high": 1 - differ_low,
         "perplexity_baseline": float(np.exp(nll["p"])),
         "perplexity": float(np.exp(nll["q"])),
     }

@@ -13,7 +13,7 @@ from qpipe.config import Config
 from qpipe.envs import worker_hash
 from qpipe.errors import EngineError
 from qpipe.evaluation import import_lm_eval, plan_suites, run_suites
-from qpipe.fidelity import measure_fidelity
+from qpipe.fidelity import held_out_texts, measure_fidelity
 from qpipe.hardware import Hardware, detect
 from qpipe.records import read_json, staged_dir, write_json
 from qpipe.schemes import Mode, mode_of
@@ -35,7 +35,8 @@ def measure(
     A variant this machine cannot run gets records that say so, and no figure.
 
     Raises:
-        ConfigError: no such variant.
+        ConfigError: no such variant, or faults in texts and questions.
+        MissingInput: an earlier stage did not run.
         EngineError: the server did not start or died.
         InvalidMeasurement: a part's figures would not be valid.
     """
@@ -46,17 +47,19 @@ def measure(
         progress(f"not measured: {mode.reason}")
         return
     plan = plan_serving(config, variant, hardware, progress)
-    cells = []
+    # Checked and loaded ahead: a night must not end at the last suite's missing rows.
+    texts, cells = None, []
+    if "fidelity" in only:
+        texts = held_out_texts(config, variant)
     if "evaluate" in only:
-        # Checked and loaded ahead: a night must not end at the last suite's missing rows.
         cells = plan_suites(config, variant, plan.tokenizer)
         # The engine's start takes one core: lm-eval is imported on another meanwhile.
         threading.Thread(target=import_lm_eval, daemon=True).start()
     with start(plan, config.workspace, progress) as server:
         _check_extension(server)
-        provenance = server.provenance(hardware, config.release.evaluation.seed)
-        if "fidelity" in only:
-            measure_fidelity(config, variant, server.client, provenance, progress)
+        provenance = server.provenance(hardware)
+        if texts is not None:
+            measure_fidelity(config, variant, texts, server.client, provenance, progress)
         if "evaluate" in only:
             progress("evaluation")
             run_suites(
@@ -67,7 +70,11 @@ def measure(
                 model_id=variant,
                 tokenizer_dir=plan.tokenizer,
                 checkpoint_hash=plan.checkpoint_hash,
-                context={**provenance, "simulator": _simulator(mode)},
+                context={
+                    **provenance,
+                    "seed": config.release.evaluation.seed,
+                    "simulator": _simulator(mode),
+                },
                 out_dir=config.workspace.evaluation(variant),
                 on_cell=progress,
             )

@@ -11,7 +11,7 @@ import pytest
 
 from qpipe.config import Config
 from qpipe.errors import ConfigError, InvalidMeasurement, MissingInput
-from qpipe.fidelity import measure_fidelity
+from qpipe.fidelity import held_out_texts, measure_fidelity
 from qpipe.paths import Workspace
 from qpipe.records import read_json
 from qpipe.serving import Client
@@ -61,7 +61,9 @@ def texts(workspace: Workspace, category: str, text: str) -> None:
 def measured(
     config: Config, variant: str, client: FakeClient, checkpoint: str = "hash"
 ) -> dict[str, Any]:
-    return measure_fidelity(config, variant, client, {"checkpoint_hash": checkpoint}, silent)
+    texts = held_out_texts(config, variant)
+    provenance = {"checkpoint_hash": checkpoint}
+    return measure_fidelity(config, variant, texts, client, provenance, silent)
 
 
 def test_baseline_is_stored_and_is_its_own_zero(config: Config) -> None:
@@ -105,7 +107,7 @@ def test_top1_interval_resamples_texts(workspace: Workspace, config: Config) -> 
     record = measured(config, "gptq", FakeClient([1, 2], OTHER, swap="a"))
     # One text of four disagrees in every position: as four values, not as 44 independent ones.
     assert record["top1_agreement"] == pytest.approx(0.75)
-    assert record["top1_ci_low"] <= 0.5 and record["top1_ci_high"] == 1.0
+    assert record["top1_ci_low"] <= 0.5 and 0.95 < record["top1_ci_high"] <= 1.0
     assert record["categories"]["prose"]["top1_ci_low"] == record["top1_ci_low"]
 
 

@@ -42,6 +42,7 @@ class Stand:
         monkeypatch.setattr(_stage, "detect", lambda: self.hardware)
         monkeypatch.setattr(_stage, "plan_serving", self.plan)
         monkeypatch.setattr(_stage, "start", self.start)
+        monkeypatch.setattr(_stage, "held_out_texts", lambda *_: "texts")
         monkeypatch.setattr(_stage, "measure_fidelity", note("fidelity"))
         monkeypatch.setattr(_stage, "import_lm_eval", lambda: None)
         monkeypatch.setattr(_stage, "plan_suites", lambda *_: [])

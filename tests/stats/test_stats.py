@@ -130,11 +130,29 @@ def test_cluster_mean_is_the_mean_of_all_positions(texts: list[list[float]]) -> 
 
 def test_clusters_widen_the_interval() -> None:
     rng = np.random.default_rng(0)
-    texts = [rng.normal(center, 0.1, 50) for center in rng.normal(1, 0.5, 10)]
+    texts = [rng.normal(center, 0.1, 50) for center in rng.normal(2, 0.5, 10)]
     _, low, high = cluster_mean_interval(texts)
     flat = np.concatenate(texts)
     _, flat_low, flat_high = mean_interval(flat, np.ones_like(flat))
     assert high - low > 3 * (flat_high - flat_low)
+
+
+@pytest.mark.parametrize("texts", [4, 8, 32])
+@pytest.mark.parametrize("spread", [0.1, 0.4])
+def test_cluster_interval_covers(texts: int, spread: float) -> None:
+    rng, held = np.random.default_rng(5), 0
+    for _ in range(1000):
+        levels = rng.lognormal(-spread * spread / 2, spread, texts)  # of mean one
+        values = [rng.exponential(level, rng.integers(40, 96)) for level in levels]
+        _, low, high = cluster_mean_interval(values)
+        held += low <= 1 <= high
+    assert 0.92 <= held / 1000 <= 0.98
+
+
+@given(st.lists(st.lists(st.floats(0, 1e6), min_size=1, max_size=4), min_size=2, max_size=3))
+def test_few_texts_give_finite_bounds(texts: list[list[float]]) -> None:
+    found = cluster_mean_interval([np.array(text) for text in texts])
+    assert np.isfinite(found).all()
 
 
 def test_one_text_alone_keeps_a_width() -> None:
@@ -145,5 +163,7 @@ def test_one_text_alone_keeps_a_width() -> None:
 def test_no_value_is_refused() -> None:
     with pytest.raises(ValueError):
         cluster_mean_interval([np.array([])])
+    with pytest.raises(ValueError):
+        cluster_mean_interval([np.array([1.0, -0.1])])
     with pytest.raises(ValueError):
         mean_interval(np.array([1.0]), np.array([0.0]))
