@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Any, TypeVar, get_args
 import yaml
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from qpipe.config._release import Release
+from qpipe.config._release import BASELINE, Release
 from qpipe.config._scheme import Scheme
 from qpipe.config._suite import Suite
 from qpipe.errors import ConfigError, Fault
@@ -82,6 +82,7 @@ def load_config(workspace: Workspace) -> Config:
             files += [("evaluation.data_dir", release.evaluation.data_dir)]
 
     release_file = _relative(workspace.release, workspace.root)
+    faults.extend(_names_that_do_not_meet(release_file, _raw(workspace.release)))
     for key, path in files:
         if not (workspace.root / path).exists():
             faults.append(Fault(release_file, key, f"{path} does not exist", "correct the path"))
@@ -103,6 +104,28 @@ def load_yaml(path: Path, root: Path, model: type[T]) -> T:
     if value is None:
         raise ConfigError(faults)
     return value
+
+
+def _names_that_do_not_meet(where: str, raw: dict[str, Any]) -> Iterator[Fault]:
+    """Faults between sections, from the file as it is: other faults must not hide them."""
+    variants, ranked = _mapping(raw.get("variants")), _mapping(raw.get("sensitivity"))
+    fallbacks = _mapping(raw.get("fallback"))
+    for section, names in (("variants", variants), ("fallback", fallbacks)):
+        if BASELINE in names:
+            message = f"'{BASELINE}' is the baseline's name"
+            yield Fault(where, f"{section}.{BASELINE}", message, "take another name")
+    for name in fallbacks:
+        if name in variants:
+            yield Fault(where, f"fallback.{name}", "is also a variant", "take another name")
+    for name in ranked:
+        if name not in variants:
+            mend = f"one of: {', '.join(map(str, variants))}"
+            yield Fault(where, f"sensitivity.{name}", f"'{name}' is no variant", mend)
+    for name, entry in fallbacks.items():
+        source = _mapping(entry).get("source")
+        if isinstance(source, str) and source not in ranked:
+            message = f"'{source}' has no ranking to take units from"
+            yield Fault(where, f"fallback.{name}.source", message, f"add 'sensitivity.{source}'")
 
 
 def _schemes(

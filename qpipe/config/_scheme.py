@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, StringConstraints, model_validator
 
 from qpipe.config._base import Model
 
@@ -50,14 +50,24 @@ class Step(Model):
 
 
 class Arithmetic(Model):
-    """What the engine must really compute with."""
+    """Number formats that an engine computes with."""
 
     weights: str
-    """For instance ``int4``."""
     activations: str
-    """For instance ``bf16``."""
     kv: str = "bf16"
     """KV cache."""
+
+
+Format = Annotated[str, StringConstraints(pattern=r"^(bf16|(int|fp|mxfp|nvfp)[1-8])$")]
+"""``int4``, ``fp8`` …; ``bf16`` stands for the 16-bit format of the machine."""
+
+
+class Declared(Arithmetic):
+    """What a scheme must be computed with."""
+
+    weights: Format
+    activations: Format
+    kv: Format = "bf16"
 
 
 class Requirement(Model):
@@ -88,8 +98,9 @@ class Scheme(Model):
     """The steps look at calibration rows."""
     calibration_samples: int | None = Field(default=None, gt=0)
     """Rows this scheme takes from the set; all when absent."""
-    arithmetic: Arithmetic
-    cpu_arithmetic: Arithmetic | None = None
+    arithmetic: Declared
+    """What the engine must really compute with."""
+    cpu_arithmetic: Declared | None = None
     """What the CPU kernel computes with where it differs."""
     native: Requirement = Requirement()
     env: dict[str, str] = Field(default_factory=dict)
