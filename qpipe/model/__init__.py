@@ -4,9 +4,18 @@ from qpipe.model._checkpoint import (
     Linear,
     describe,
     has_chat_template,
+    headers,
     linears,
     require_checkpoint,
 )
 from qpipe.model._stage import make_model
 
-__all__ = ["Linear", "describe", "has_chat_template", "linears", "make_model", "require_checkpoint"]
+__all__ = [
+    "Linear",
+    "describe",
+    "has_chat_template",
+    "headers",
+    "linears",
+    "make_model",
+    "require_checkpoint",
+]

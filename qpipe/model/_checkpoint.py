@@ -24,7 +24,13 @@ __all__ = [
     "weight_files",
 ]
 
-TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt")
+TOKENIZER_FILES = (
+    "tokenizer.json",
+    "tokenizer.model",
+    "tokenizer_config.json",
+    "vocab.json",
+    "merges.txt",
+)
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 INDEX = "model.safetensors.index.json"
 TOO_WIDE = {"F32": "float32", "F64": "float64"}
@@ -146,7 +152,7 @@ def describe(folder: Path) -> dict[str, Any]:
     return {
         "checkpoint_hash": digest(weights, config),
         "files": files,
-        "tensors": len(tensors),
+        "shapes": {name: spec["shape"] for name, spec in sorted(tensors.items())},
         "stored_values": sum(prod(spec["shape"]) for spec in tensors.values()),
         "weights_gib": round(sum(end - start for start, end in spans) / 2**30, 4),
         "tokenizer_hash": digest({k: v for k, v in files.items() if k in TOKENIZER_FILES}),

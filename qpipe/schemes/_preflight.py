@@ -23,12 +23,19 @@ def preflight(schemes: Mapping[str, Scheme], modules: Collection[Linear]) -> Non
     """Check each scheme, by name, on every linear module that it quantizes.
 
     Raises:
-        ConfigError: with each distinct size that a group or block of any scheme does not divide.
+        ConfigError: with each distinct size that a group or block of any scheme does not divide,
+            and each scheme of weights that quantizes nothing.
     """
     faults: dict[tuple[str, str, int], Fault] = {}
     for name, scheme in sorted(schemes.items()):
         if scheme.weights is not None:
-            for module in quantized_modules(scheme, modules):
+            quantized = quantized_modules(scheme, modules)
+            if not quantized:
+                message = "no linear module of this model is quantized"
+                mend = "ignore less; qpipe knows modules named *_proj inside the blocks"
+                fault = Fault(f"configs/schemes/{name}.yaml", "ignore", message, mend)
+                faults[fault.file, fault.key, 0] = fault
+            for module in quantized:
                 for size, fault in _misfits(name, scheme.weights, module):
                     faults.setdefault((fault.file, fault.key, size), fault)
     if faults:

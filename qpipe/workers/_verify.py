@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,12 @@ from safetensors import safe_open
 MEND = "look at the worker's log; try more calibration rows or another scheme"
 
 
-def verify(folder: Path, scheme: dict[str, Any], modules: list[str]) -> dict[str, Any]:
-    """All tensors finite, and scales where the scheme promises them.
+def verify(
+    folder: Path, scheme: dict[str, Any], modules: list[str], expected: list[str]
+) -> dict[str, Any]:
+    """All tensors there and finite, and scales where the scheme promises them.
 
-    ``modules`` are the quantized linear modules.
+    ``modules`` are the quantized linear modules, ``expected`` the unquantized model's tensors.
     """
     names: set[str] = set()
     suspects: list[str] = []
@@ -33,6 +36,12 @@ def verify(folder: Path, scheme: dict[str, Any], modules: list[str]) -> dict[str
                         suspects.append(f"{name} is all zero")
                 if name.endswith(("k_scale", "v_scale")):
                     kv_scales[name] = tensor.float().item()
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    for name in expected:
+        packed = f"{name}_packed" in names and name.removesuffix(".weight") in modules
+        tied = name == "lm_head.weight" and config.get("tie_word_embeddings")
+        if name not in names and not packed and not tied:
+            suspects.append(f"{name} is not in it")
     if scheme["weights"]:
         suspects += [f"{m} has no scale" for m in modules if f"{m}.weight_scale" not in names]
         if not scheme["weights"]["symmetric"]:
@@ -47,8 +56,6 @@ def verify(folder: Path, scheme: dict[str, Any], modules: list[str]) -> dict[str
 
 
 def _kv_suspects(folder: Path, scales: dict[str, float]) -> list[str]:
-    import json
-
     layers = json.loads((folder / "config.json").read_text(encoding="utf-8"))["num_hidden_layers"]
     suspects = []
     for kind in ("k_scale", "v_scale"):

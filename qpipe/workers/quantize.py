@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from _protocol import progress, run
+from _protocol import Refusal, progress, run, versions
 from _verify import verify
 from compressed_tensors.quantization import QuantizationArgs, QuantizationScheme
 from datasets import Dataset
 from llmcompressor import oneshot
+from pydantic import ValidationError
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 MODIFIERS = {
@@ -29,6 +30,7 @@ TRANSFORMS = {"smoothquant", "awq"}
 def work(request: dict[str, Any]) -> dict[str, Any]:
     _spare_pinned_memory()
     scheme = request["scheme"]
+    recipe = _recipe(scheme)
     torch.manual_seed(request["seed"])
     progress("loading the model")
     model = AutoModelForCausalLM.from_pretrained(
@@ -53,7 +55,7 @@ def work(request: dict[str, Any]) -> dict[str, Any]:
             "max_seq_length": max(len(row) for row in rows),
             "shuffle_calibration_samples": False,
         }
-    oneshot(model=model, recipe=_recipe(scheme), processor=tokenizer, **calibration)
+    oneshot(model=model, recipe=recipe, processor=tokenizer, **calibration)
     seconds = time.monotonic() - started
     progress("saving the checkpoint")
     model.to(torch.bfloat16)
@@ -61,11 +63,11 @@ def work(request: dict[str, Any]) -> dict[str, Any]:
     tokenizer.save_pretrained(request["output"])
     del model
     progress("checking the checkpoint")
-    checked = verify(Path(request["output"]), scheme, request["modules"])
+    checked = verify(Path(request["output"]), scheme, request["modules"], request["expected"])
     return {
         **checked,
         "seconds": seconds,
-        "versions": {name: _version(name) for name in ("torch", "llmcompressor", "transformers")},
+        "versions": versions("torch", "llmcompressor", "transformers"),
     }
 
 
@@ -88,7 +90,12 @@ def _recipe(scheme: dict[str, Any]) -> list[Any]:
             params |= {"ignore": scheme["ignore"], "kv_cache_scheme": kv}
             if groups:
                 params["config_groups"] = groups
-        recipe.append(getattr(importlib.import_module(module), name)(**params))
+        try:
+            recipe.append(getattr(importlib.import_module(module), name)(**params))
+        except ValidationError as error:
+            raise Refusal(
+                f"{name} refuses its parameters: {error}", "correct `params` in the scheme's file"
+            ) from error
     return recipe
 
 
@@ -118,12 +125,6 @@ def _spare_pinned_memory() -> None:
         from llmcompressor.pipelines.cache import IntermediatesCache
 
         IntermediatesCache.pin_memory = lambda *args, **kwargs: None
-
-
-def _version(name: str) -> str:
-    from importlib.metadata import version
-
-    return version(name)
 
 
 if __name__ == "__main__":

@@ -46,7 +46,8 @@ def test_all_faults_at_once(tmp_path: Path) -> None:
 def test_describe(tmp_path: Path) -> None:
     found = describe(write_checkpoint(tmp_path))
     values = 32 * 128 + 128 * 128 + 64 * 128 + 128 * 192 + 128 + 32 * 128
-    assert (found["tensors"], found["stored_values"]) == (6, values)
+    assert found["shapes"]["model.layers.0.mlp.down_proj.weight"] == [128, 192]
+    assert (len(found["shapes"]), found["stored_values"]) == (6, values)
     assert found["weights_gib"] == round(values * 2 / 2**30, 4)
     assert found["config"] == {"num_hidden_layers": 1}
     assert set(found["files"]) == {"config.json", "model.safetensors", "tokenizer.json"}
@@ -126,7 +127,7 @@ def test_only_the_index_counts(tmp_path: Path) -> None:
     write_index(tmp_path, "model-1.safetensors")
     require_checkpoint(tmp_path, "model.source")
     found = describe(tmp_path)
-    assert (found["tensors"], found["weights_gib"]) == (alone["tensors"], alone["weights_gib"])
+    assert (found["shapes"], found["weights_gib"]) == (alone["shapes"], alone["weights_gib"])
 
 
 def test_index_of_a_missing_file(tmp_path: Path) -> None:

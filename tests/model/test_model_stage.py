@@ -65,9 +65,10 @@ def hub(monkeypatch: pytest.MonkeyPatch, answer: Any) -> list[Any]:
 def test_hub_source(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = write_checkpoint(workspace.root / "snapshot")
     asked = hub(monkeypatch, folder)
-    make_model(config_for(workspace, "hub:org/name@abc"), silent)
+    manifest = make_model(config_for(workspace, "hub:org/name@abc"), silent)
     ((repo, revision, patterns),) = asked
     assert (repo, revision) == ("org/name", "abc")
+    assert manifest["revision"] == folder.name, "the commit that a branch was"
     assert not any(Path("pytorch_model.bin").match(pattern) for pattern in patterns)
     assert (workspace.model / "model.safetensors").is_file()
 

@@ -65,11 +65,17 @@ def test_blocks() -> None:
     preflight({"mine": scheme(strategy="block", block_structure=[64, 128])}, MODULES)
 
 
-@pytest.mark.parametrize(
-    "ignore", [["re:.*q_proj$"], ["q_proj"], [module.name for module in MODULES]]
-)
+@pytest.mark.parametrize("ignore", [["re:.*q_proj$"], ["q_proj"]])
 def test_ignored_modules_need_not_fit(ignore: list[str]) -> None:
     preflight({"mine": scheme(ignore, strategy="group", group_size=128)}, MODULES)
+
+
+@pytest.mark.parametrize("modules", [MODULES, []])
+def test_quantizing_nothing_is_a_fault(modules: list[Linear]) -> None:
+    mine = scheme([module.name for module in MODULES], strategy="channel")
+    with pytest.raises(ConfigError, match="no linear module") as caught:
+        preflight({"mine": mine}, modules)
+    assert [fault.key for fault in caught.value.faults] == ["ignore"]
 
 
 def test_what_has_no_groups_fits() -> None:
