@@ -9,6 +9,7 @@ from typing import Any
 from qpipe.config import Config, Sensitivity
 from qpipe.envs import run_worker, worker_hash
 from qpipe.errors import ConfigError, Fault
+from qpipe.hardware import detect
 from qpipe.model import linears
 from qpipe.records import digest, read_json, write_json
 from qpipe.schemes import units_of
@@ -71,9 +72,12 @@ def rank_units(config: Config, source: str, progress: Callable[[str], None]) -> 
         "scheme_hash": digest(manifest["scheme_spec"]),
         "calibration_hash": calibration["hash"],
         "method": "KL(16-bit ‖ one unit quantized), full vocabulary, nats a token",
+        "settings": settings.model_dump(),
         "tokens": found["tokens"],
         "control_kl": found["control_kl"],
         "seconds": found["seconds"],
+        "versions": found["versions"],
+        "hardware": detect().record(),
         "units": ranked,
     }
     write_json(workspace.sensitivity(source), record)

@@ -7,6 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,11 @@ def run(work: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
     sys.stdout.flush()
     # Skips destructors of loaded engines, which have been seen to hang at exit.
     os._exit(code)
+
+
+def versions(*names: str) -> dict[str, str]:
+    """What is installed here of the packages ``names``."""
+    return {name: metadata.version(name) for name in names}
 
 
 def progress(message: str) -> None:

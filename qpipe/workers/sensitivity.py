@@ -6,7 +6,8 @@ same). Compare exllamav3's per-module KL; the run without a swap must give KL 0.
 
 AWQ and SmoothQuant move scale between modules: a unit's quantized weight is folded back into the
 unquantized model's frame first, W·diag(norm_q / norm_16) after a norm, and by the least-squares
-row scale between up_proj and down_proj.
+row scale between up_proj and down_proj, and between v_proj and o_proj where no heads are grouped
+(AWQ smooths that pair only where their widths agree).
 """
 
 from __future__ import annotations
@@ -17,8 +18,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from _protocol import Refusal, progress, run
+from _protocol import Refusal, progress, run, versions
 from transformers import AutoModelForCausalLM, CompressedTensorsConfig
+
+BLOCK = (
+    *("input_layernorm", "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
+    *("self_attn.o_proj", "post_attention_layernorm", "mlp.gate_proj", "mlp.up_proj"),
+    "mlp.down_proj",
+)
 
 
 @torch.inference_mode()
@@ -69,6 +76,7 @@ def work(request: dict[str, Any]) -> dict[str, Any]:
         "tokens": rows.numel(),
         "control_kl": control,
         "seconds": time.monotonic() - started,
+        "versions": versions("torch", "transformers", "compressed-tensors"),
     }
 
 
@@ -117,6 +125,12 @@ def _kl(p: torch.Tensor, q: torch.Tensor) -> float:
 
 def _folded(base: Any, found: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """Quantized weights of every linear module in the unquantized model's frame."""
+    missing = [name for name in BLOCK if f"model.layers.0.{name}.weight" not in found]
+    if missing:
+        raise Refusal(
+            f"the model's blocks have no {', '.join(missing)}",
+            "rank a model with Llama's blocks; others are not known yet",
+        )
     weights: dict[str, torch.Tensor] = {}
     for index, layer in enumerate(base.model.layers):
         prefix = f"model.layers.{index}"
@@ -127,14 +141,17 @@ def _folded(base: Any, found: dict[str, torch.Tensor]) -> dict[str, torch.Tensor
             ratio = found[f"{prefix}.{norm}.weight"] / getattr(layer, norm).weight
             for module in modules:
                 weights[f"{prefix}.{module}"] = found[f"{prefix}.{module}.weight"] * ratio
-        weights[f"{prefix}.self_attn.o_proj"] = found[f"{prefix}.self_attn.o_proj.weight"]
-        up, down = f"{prefix}.mlp.up_proj", f"{prefix}.mlp.down_proj"
-        ours = layer.mlp.up_proj.weight
-        scale = (weights[up] * ours).sum(1) / ours.square().sum(1)
-        moved = (scale - 1).abs().median() > 0.02  # rounding alone leaves row scales near one
-        scale = scale if moved else torch.ones_like(scale)
-        weights[up] = weights[up] / scale[:, None]
-        weights[down] = found[f"{down}.weight"] * scale
+        for upstream, downstream in (
+            ("mlp.up_proj", "mlp.down_proj"),
+            ("self_attn.v_proj", "self_attn.o_proj"),
+        ):
+            ours, theirs = layer.get_submodule(upstream).weight, weights[f"{prefix}.{upstream}"]
+            scale = (theirs * ours).sum(1) / ours.square().sum(1)
+            after = found[f"{prefix}.{downstream}.weight"]
+            moved = (scale - 1).abs().median() > 0.02  # rounding alone leaves row scales near one
+            if moved and after.shape[1] == scale.numel():
+                theirs, after = theirs / scale[:, None], after * scale
+            weights[f"{prefix}.{upstream}"], weights[f"{prefix}.{downstream}"] = theirs, after
     return weights
 
 

@@ -31,7 +31,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         requests.append(request)
         costs = {DOWN: 0.1, QKV: 0.1, "first": 0.3, "last": 0.0}
         units = [{"unit": unit, "kl": kl} for unit, kl in costs.items()]
-        return {"tokens": 16, "control_kl": 0.0, "seconds": 1.0, "units": units[::-1]}
+        figures = {"tokens": 16, "control_kl": 0.0, "seconds": 1.0, "versions": {}}
+        return {**figures, "units": units[::-1]}
 
     monkeypatch.setattr(_stage, "run_worker", worker)
     return requests
