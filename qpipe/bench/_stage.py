@@ -57,7 +57,7 @@ def measure_bench(
         "memory": _memory(server, manifest),
         "server_start_s": round(server.start_s, 1),
         "data_hash": digest(settings.model_dump()),
-        "provenance": provenance,
+        "provenance": {**provenance, "seed": settings.seed},
     }
     write_json(workspace.bench(variant), record)
     return record

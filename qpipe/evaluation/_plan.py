@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qpipe.config import BusinessSuite, Config, PublicSuite, PublicTask
-from qpipe.errors import ConfigError, EnvError, Fault
+from qpipe.errors import ConfigError, Fault
+from qpipe.evaluation._model_code import code_refused, may_run_code
 from qpipe.evaluation._quiet import quiet
 from qpipe.evaluation._rows import load_business
 from qpipe.evaluation._scorers import SCORERS_VERSION
@@ -19,7 +19,7 @@ from qpipe.records import digest
 if TYPE_CHECKING:
     from lm_eval.api.task import ConfigurableTask
 
-__all__ = ["Cell", "evaluation_log", "may_run_code", "plan_suites"]
+__all__ = ["Cell", "evaluation_log", "plan_suites"]
 
 
 @dataclass(frozen=True)
@@ -141,10 +141,7 @@ def _public_cells(config: Config, name: str, suite: PublicSuite, log: Path) -> I
             limit = _smaller(evaluation.limit, settings.limit)
             data_hash = digest(documents(tasks.values(), limit))
         if any(getattr(one, "UNSAFE_CODE", False) for one in tasks.values()) and not may_run_code():
-            raise EnvError(
-                f"'{task}' runs code that the model wrote",
-                mend=f"set HF_ALLOW_CODE_EVAL=1 where that is safe, or take '{task}' out of {name}",
-            )
+            raise code_refused(task)
         yield Cell(
             suite=name,
             task=task,
@@ -162,11 +159,6 @@ def _definition(task: PublicTask, data_dir: Path | None) -> dict[str, Any]:
     settings = task.model_dump(mode="json", exclude={"limit"})
     # Where the rows come from is in the data's hash; overrides apply to local rows only.
     return settings if data_dir else {**settings, "data_files": None, "override": {}}
-
-
-def may_run_code() -> bool:
-    """Whether the user allowed tasks that run what the model wrote."""
-    return os.environ.get("HF_ALLOW_CODE_EVAL") == "1"
 
 
 def _smaller(*limits: int | None) -> int | None:

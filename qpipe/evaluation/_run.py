@@ -14,9 +14,11 @@ import pandas as pd
 from qpipe.config import Config
 from qpipe.errors import EngineError
 from qpipe.evaluation._cells import Result, load_cell, store_cell, write_samples
-from qpipe.evaluation._plan import Cell, evaluation_log, may_run_code
+from qpipe.evaluation._model_code import may_run_code
+from qpipe.evaluation._plan import Cell, evaluation_log
 from qpipe.evaluation._questions import question_rows
 from qpipe.evaluation._quiet import quiet
+from qpipe.hardware import identity
 from qpipe.records import SCHEMA_VERSION, digest, hash_file, staged_dir, write_json
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["import_lm_eval", "run_suites"]
 
 _TOKENIZER_FILES = ("tokenizer*", "chat_template*", "special_tokens_map.json", "vocab*", "merges*")
+_GENERATION = "generation_config.json"  # the engine's defaults where a request says nothing
 
 
 def import_lm_eval() -> None:
@@ -41,7 +44,7 @@ def run_suites(
     model_id: str,
     tokenizer_dir: Path,
     checkpoint_hash: str,
-    context: dict[str, object],
+    context: dict[str, Any],
     out_dir: Path,
     on_cell: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
@@ -68,8 +71,9 @@ def run_suites(
     evaluation = config.release.evaluation
     common = {
         "checkpoint": checkpoint_hash,
-        "context": context,
-        "tokenizer": _tokenizer_hash(tokenizer_dir),
+        "context": {**context, "hardware": identity(context.get("hardware") or {})},
+        "tokenizer": _hash_of(tokenizer_dir, *_TOKENIZER_FILES),
+        "generation": _hash_of(tokenizer_dir, _GENERATION),
         "lm_eval": version("lm-eval"),
         # Prompts, requests and scores are made by this package: another code, another result.
         "code": digest([hash_file(path) for path in sorted(Path(__file__).parent.rglob("*.py"))]),
@@ -106,8 +110,8 @@ def run_suites(
     return _write(out_dir, variant, checkpoint_hash, context, results)
 
 
-def _tokenizer_hash(folder: Path) -> str:
-    paths = sorted({path for pattern in _TOKENIZER_FILES for path in folder.glob(pattern)})
+def _hash_of(folder: Path, *patterns: str) -> str:
+    paths = sorted({path for pattern in patterns for path in folder.glob(pattern)})
     return digest([(path.name, hash_file(path)) for path in paths])
 
 

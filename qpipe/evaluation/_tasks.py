@@ -17,6 +17,7 @@ from lm_eval.tasks import TaskManager
 
 from qpipe.config import PublicTask
 from qpipe.errors import EnvError
+from qpipe.evaluation._model_code import ALLOW_CODE, code_refused
 from qpipe.evaluation._rows import Row
 from qpipe.evaluation._scorers import score
 
@@ -147,6 +148,11 @@ def load_public(
         loaded = manager.load([{"group": f"qpipe-{name}", "task": members}])
     except (OSError, httpx.HTTPError, datasets.exceptions.DatasetsError) as error:
         raise _unreachable(name, task, error) from error
+    except ValueError as error:
+        # The metric is loaded, and asks, where the task's module is imported.
+        if ALLOW_CODE not in str(error):
+            raise
+        raise code_refused(name) from error
     except LookupError as error:
         if type(error) is not LookupError:  # what NLTK raises for its own missing files
             raise

@@ -23,6 +23,8 @@ from qpipe.serving._plan import Plan
 
 __all__ = ["Server", "start"]
 
+TELL_EVERY_S = 15.0
+
 
 @dataclass(frozen=True)
 class Server:
@@ -64,7 +66,7 @@ class Server:
             time.sleep(1)
         raise _failed("the engine died", self.log)
 
-    def provenance(self, hardware: Hardware, seed: int) -> dict[str, Any]:
+    def provenance(self, hardware: Hardware) -> dict[str, Any]:
         """What every figure measured on this server was measured on."""
         return {
             "checkpoint_hash": self.plan.checkpoint_hash,
@@ -74,7 +76,6 @@ class Server:
             **self.plan.mode.record(),
             "hardware": hardware.record(),
             "serve": self.plan.serve.model_dump(exclude_none=True),
-            "seed": seed,
         }
 
 
@@ -100,8 +101,12 @@ def start(plan: Plan, workspace: Workspace, progress: Callable[[str], None]) -> 
         Client(f"http://127.0.0.1:{port}", plan.variant) as client,
     ):
         limit = plan.serve.start_timeout_s or 300
+        told = 0.0
         while not client.healthy():
             waited = time.monotonic() - started
+            if waited - told >= TELL_EVERY_S:
+                told = waited
+                progress(f"waiting for the engine: {tail(log, 1).strip()[:100]}")
             if child.poll() is not None:
                 raise _failed(f"the engine died with exit code {child.returncode}", log)
             if waited > limit:

@@ -128,7 +128,9 @@ def test_business_suite(tmp_path: Path, engine: FakeEngine, run: Run, chat: bool
     assert sorted(echoed) == [f"<s>{prefix}So bad!{suffix}{space}{c}" for c in ("bad", "good")]
 
 
-def test_cells_are_kept_by_content(tmp_path: Path, engine: FakeEngine, run: Run) -> None:
+def test_cells_are_kept_by_content(
+    tmp_path: Path, engine: FakeEngine, run: Run, tokenizer_dir: Path
+) -> None:
     write_rows(tmp_path, ROWS)
     config = make_config(tmp_path, {"mine": business(False)})
     first = run(config)
@@ -146,6 +148,13 @@ def test_cells_are_kept_by_content(tmp_path: Path, engine: FakeEngine, run: Run)
 
     for more in ({"checkpoint": "c1"}, {"context": {"engine": "fake 2"}}):
         assert not any(task["cached"] for task in run(config, **more)["tasks"].values())
+    # The engine answers with these defaults where a request says nothing.
+    (tokenizer_dir / "generation_config.json").write_text('{"repetition_penalty": 1.3}')
+    assert not any(task["cached"] for task in run(config)["tasks"].values())
+    for memory_gib, cached in ((16.0, False), (16.1, True)):
+        context = {"hardware": {"cpu": "a", "memory_gib": memory_gib}}
+        kept = [task["cached"] for task in run(config, context=context)["tasks"].values()]
+        assert kept == [cached, cached]
     limited = make_config(tmp_path, {"mine": business(False)}, limit=1)
     assert {task["n"] for task in run(limited)["tasks"].values()} == {1}
 
@@ -260,6 +269,19 @@ def test_no_network_names_the_mend(
     monkeypatch.setattr("datasets.load_dataset", offline)
     suite = PublicSuite(kind="public", tasks={"arc_easy": PublicTask(category="k")})
     with pytest.raises(EnvError, match=r"set evaluation\.data_dir"):
+        run(make_config(tmp_path, {"p": suite}))
+
+
+def test_code_of_the_model_is_not_run_unasked(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ask(*_: Any, **__: Any) -> None:
+        raise ValueError("Set the environment variable HF_ALLOW_CODE_EVAL to 1")
+
+    # lm-eval loads the metric, which asks, where it imports the task.
+    monkeypatch.setattr("lm_eval.tasks.TaskManager.load", ask)
+    suite = PublicSuite(kind="public", tasks={"humaneval": PublicTask(category="code")})
+    with pytest.raises(EnvError, match="'humaneval' runs code that the model wrote"):
         run(make_config(tmp_path, {"p": suite}))
 
 
