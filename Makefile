@@ -20,7 +20,7 @@ demo: setup envs
 	@qpipe report --table
 	@echo
 	@echo "report   out/report/index.html"
-	@echo "MLflow   .venv/bin/mlflow ui --backend-store-uri sqlite:///mlflow/mlflow.db"
+	@echo "MLflow   MLFLOW_DISABLE_TELEMETRY=true .venv/bin/mlflow ui --backend-store-uri sqlite:///mlflow/mlflow.db"
 
 demo-quick: setup envs
 	scripts/workspace.sh $(QUICK) configs/examples/demo-quick.yaml

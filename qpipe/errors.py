@@ -61,12 +61,12 @@ class ConfigError(QpipeError):
 
 
 class MissingInput(QpipeError):
-    """A stage needs a file that an earlier stage writes."""
+    """A stage needs a file, or an entry in one, that an earlier stage writes."""
 
     exit_code = 3
 
-    def __init__(self, path: Path, command: str) -> None:
-        super().__init__(f"{path} is missing", mend=f"run `{command}` first")
+    def __init__(self, what: Path | str, command: str) -> None:
+        super().__init__(f"{what} is missing", mend=f"run `{command}` first")
 
 
 class EnvError(QpipeError):

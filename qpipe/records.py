@@ -9,7 +9,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ __all__ = [
     "digest",
     "hash_file",
     "read_json",
+    "require",
     "staged_dir",
     "write_json",
     "write_text",
@@ -74,6 +75,17 @@ def read_json(path: Path, made_by: str) -> dict[str, Any]:
     return record
 
 
+def require(entries: Mapping[str, Any], names: Iterable[str], path: Path, made_by: str) -> None:
+    """Check that a record has an entry of every name: the release may have grown since.
+
+    Raises:
+        MissingInput: naming the first that it lacks.
+    """
+    for name in names:
+        if name not in entries:
+            raise MissingInput(f"'{name}' in {path}", made_by)
+
+
 @contextlib.contextmanager
 def staged_dir(target: Path) -> Iterator[Path]:
     """A folder beside ``target`` that takes its place on success and vanishes on failure.
@@ -89,12 +101,25 @@ def staged_dir(target: Path) -> Iterator[Path]:
         try:
             yield staged
             staged.chmod(0o755)
-            if target.exists():
-                shutil.rmtree(target)
-            staged.replace(target)
+            _swap(staged, target)
         except BaseException:
             shutil.rmtree(staged, ignore_errors=True)
             raise
+
+
+def _swap(staged: Path, target: Path) -> None:
+    """Two renames: no moment, however long deleting takes, shows half a folder."""
+    if not target.exists():
+        staged.replace(target)
+        return
+    old = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}.staged-"))
+    target.replace(old)
+    try:
+        staged.replace(target)
+    except BaseException:
+        old.replace(target)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
 
 
 @contextlib.contextmanager

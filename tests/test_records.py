@@ -96,6 +96,26 @@ def test_failed_staging_leaves_nothing(tmp_path: Path, stop: type[BaseException]
     assert list(tmp_path.iterdir()) == [target]
 
 
+def test_the_old_folder_stays_until_the_new_one_is_in_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "it"
+    with staged_dir(target) as staged:
+        (staged / "old").write_text("")
+    replace = Path.replace
+
+    def fails(path: Path, to: Path) -> Path:
+        if to == target and (path / "new").exists():
+            raise KeyboardInterrupt
+        return replace(path, to)
+
+    monkeypatch.setattr(Path, "replace", fails)
+    with pytest.raises(KeyboardInterrupt), staged_dir(target) as staged:
+        (staged / "new").write_text("")
+    assert [path.name for path in target.iterdir()] == ["old"]
+    assert list(tmp_path.iterdir()) == [target]
+
+
 def test_staging_on_a_full_disk(tmp_path: Path) -> None:
     with pytest.raises(EnvError, match="No space left"), staged_dir(tmp_path / "it"):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

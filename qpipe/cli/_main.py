@@ -28,8 +28,11 @@ def main() -> NoReturn:
 
     for key, value in QUIET.items():
         os.environ.setdefault(key, value)
-    # DVC and CI stop a stage with SIGTERM: end children on the same way out as Ctrl-C.
+    # DVC and CI stop a stage with SIGTERM, a closed terminal with SIGHUP: end children on the same
+    # way out as Ctrl-C.
     signal.signal(signal.SIGTERM, _interrupt)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup asks for the contrary
+        signal.signal(signal.SIGHUP, _interrupt)
     debug = "--debug" in sys.argv
     try:
         cli.main(standalone_mode=False)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from qpipe.config import Config
-from qpipe.records import read_json
+from qpipe.records import read_json, require
 
 __all__ = ["BASELINE", "Row", "View", "gather"]
 
@@ -131,6 +131,8 @@ def gather(config: Config) -> View:
     workspace, release = config.workspace, config.release
     deltas = read_json(workspace.deltas, "qpipe compare")
     gate = read_json(workspace.gate, "qpipe gate")
+    require(deltas["variants"], release.names[1:], workspace.deltas, "qpipe compare")
+    require(gate["verdicts"], release.names, workspace.gate, "qpipe gate")
     manifest = _optional(workspace.model / "manifest.json", "qpipe model")
     return View(
         name=release.name,

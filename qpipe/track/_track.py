@@ -10,7 +10,7 @@ from typing import Any
 
 from qpipe.config import Config
 from qpipe.errors import EnvError
-from qpipe.records import digest, hash_file, read_json, write_json
+from qpipe.records import digest, hash_file, read_json, require, write_json
 from qpipe.track._flatten import flatten, metrics_of, params_of
 
 __all__ = ["track"]
@@ -33,6 +33,9 @@ def track(config: Config) -> dict[str, Any]:
     workspace, tracking = config.workspace, config.release.tracking
     deltas = read_json(workspace.deltas, "qpipe compare")
     verdicts = read_json(workspace.gate, "qpipe gate")["verdicts"]
+    names = config.release.names
+    require(deltas["variants"], names[1:], workspace.deltas, "qpipe compare")
+    require(verdicts, names, workspace.gate, "qpipe gate")
     inputs = _inputs(config)
     mlflow = _mlflow()
     uri, artifacts = tracking.uri, None

@@ -235,7 +235,7 @@ main()
 """
 
 
-@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_interrupt(sent: signal.Signals, tmp_path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", LONG],

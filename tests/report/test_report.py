@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,18 @@ def test_needs_the_gate(tmp_path: Path) -> None:
     compare(config)
     with pytest.raises(MissingInput, match="qpipe gate"):
         report(config)
+
+
+def test_a_variant_that_came_after_the_comparison(tmp_path: Path) -> None:
+    config = measured(tmp_path)
+    compare(config)
+    gate(config)
+    variants = {**config.release.variants, "late": next(iter(config.release.variants.values()))}
+    grown = replace(config, release=config.release.model_copy(update={"variants": variants}))
+    gate(grown)
+    with pytest.raises(MissingInput, match=r"'late' in .*deltas\.json is missing") as caught:
+        report(grown)
+    assert caught.value.mend == "run `qpipe compare` first"
 
 
 def test_a_release_without_speed_or_extras(tmp_path: Path) -> None:
