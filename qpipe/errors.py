@@ -12,6 +12,7 @@ from pathlib import Path
 
 __all__ = [
     "ConfigError",
+    "DamagedInput",
     "EngineError",
     "EnvError",
     "Fault",
@@ -67,6 +68,15 @@ class MissingInput(QpipeError):
 
     def __init__(self, what: Path | str, command: str) -> None:
         super().__init__(f"{what} is missing", mend=f"run `{command}` first")
+
+
+class DamagedInput(QpipeError):
+    """A file that an earlier stage wrote cannot be read."""
+
+    exit_code = 3
+
+    def __init__(self, path: Path, command: str, problem: str) -> None:
+        super().__init__(f"{path} is damaged: {problem}", mend=f"run `{command}` again")
 
 
 class EnvError(QpipeError):

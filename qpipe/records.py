@@ -11,15 +11,21 @@ import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from qpipe.errors import EnvError, MissingInput, QpipeError
+import psutil
+
+from qpipe.errors import DamagedInput, EnvError, MissingInput
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = [
     "SCHEMA_VERSION",
     "digest",
     "hash_file",
     "read_json",
+    "read_table",
     "require",
     "staged_dir",
     "write_json",
@@ -59,20 +65,37 @@ def read_json(path: Path, made_by: str) -> dict[str, Any]:
 
     Raises:
         MissingInput: the file is not there.
-        QpipeError: it is not JSON, or of another schema version.
+        DamagedInput: it is not JSON, or of another schema version.
     """
     if not path.exists():
         raise MissingInput(path, made_by)
     try:
-        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
-        raise QpipeError(f"{path} is not JSON: {error}", mend=f"run `{made_by}` again") from error
+        record: Any = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, IsADirectoryError) as error:
+        raise DamagedInput(path, made_by, f"not JSON ({error})") from error
+    if not isinstance(record, dict):
+        raise DamagedInput(path, made_by, "no JSON object")
     if record.get("schema_version") != SCHEMA_VERSION:
-        raise QpipeError(
-            f"{path} has schema version {record.get('schema_version')}, not {SCHEMA_VERSION}",
-            mend=f"run `{made_by}` again",
-        )
+        found = record.get("schema_version")
+        raise DamagedInput(path, made_by, f"schema version {found}, not {SCHEMA_VERSION}")
     return record
+
+
+def read_table(path: Path, made_by: str, columns: list[str] | None = None) -> pd.DataFrame:
+    """Read a Parquet file that ``made_by`` (a command) writes; ``columns`` of it only.
+
+    Raises:
+        MissingInput: the file is not there.
+        DamagedInput: it is no Parquet file, or lacks a column.
+    """
+    import pandas as pd
+
+    if not path.exists():
+        raise MissingInput(path, made_by)
+    try:
+        return pd.read_parquet(path, columns=columns)
+    except (ValueError, OSError) as error:  # pyarrow's own errors are of these kinds
+        raise DamagedInput(path, made_by, str(error).splitlines()[0]) from error
 
 
 def require(entries: Mapping[str, Any], names: Iterable[str], path: Path, made_by: str) -> None:
@@ -94,10 +117,12 @@ def staged_dir(target: Path) -> Iterator[Path]:
         EnvError: the disk is full, or a file or folder that the block needs is not accessible.
     """
     with _disk_errors(target):
+        target = target.resolve()  # a link to a larger disk stays one
         target.parent.mkdir(parents=True, exist_ok=True)
         for stale in target.parent.glob(f".{target.name}.staged-*"):
-            shutil.rmtree(stale, ignore_errors=True)
-        staged = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}.staged-"))
+            if not _belongs_to_another(stale):
+                shutil.rmtree(stale, ignore_errors=True)
+        staged = _beside(target)
         try:
             yield staged
             staged.chmod(0o755)
@@ -107,12 +132,23 @@ def staged_dir(target: Path) -> Iterator[Path]:
             raise
 
 
+def _beside(target: Path) -> Path:
+    prefix = f".{target.name}.staged-{os.getpid()}-"
+    return Path(tempfile.mkdtemp(dir=target.parent, prefix=prefix))
+
+
+def _belongs_to_another(staged: Path) -> bool:
+    """Whether a process that still runs made the folder."""
+    pid = staged.name.rpartition(".staged-")[2].partition("-")[0]
+    return pid.isdigit() and int(pid) != os.getpid() and psutil.pid_exists(int(pid))
+
+
 def _swap(staged: Path, target: Path) -> None:
     """Two renames: no moment, however long deleting takes, shows half a folder."""
     if not target.exists():
         staged.replace(target)
         return
-    old = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}.staged-"))
+    old = _beside(target)
     target.replace(old)
     try:
         staged.replace(target)

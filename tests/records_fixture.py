@@ -134,7 +134,8 @@ def measured(root: Path, questions: int = 40, **gate: Any) -> Config:
         {
             "source": made.release.model.source,
             "parameters": 134_515_008,
-            "files": [],
+            "checkpoint_hash": digest("bf16"),
+            "files": {},
             "note": "The BF16 baseline is the dequantized Q4_1 file of the package, not the original weights.",
         },
     )
@@ -156,10 +157,16 @@ def measured(root: Path, questions: int = 40, **gate: Any) -> Config:
     return made
 
 
+def scheme_hash(name: str) -> str | None:
+    source = release().source_of(name)
+    return None if source is None else Scheme.model_validate(SCHEMES[source.scheme]).hash()
+
+
 def provenance(name: str) -> dict[str, Any]:
     simulated = name == "fp8"
     return {
         "checkpoint_hash": digest(name),
+        "scheme_hash": scheme_hash(name),
         "engine": "vllm",
         "engine_version": "0.32.0",
         "kernels": ["CPUWNA16LinearKernel"],
@@ -221,7 +228,10 @@ def write_samples(workspace: Workspace, name: str, frame: pd.DataFrame) -> None:
             "variant": name,
             "checkpoint_hash": digest(name),
             "context": provenance(name),
-            "tasks": {},
+            "tasks": {
+                task: {"n": len(rows), "score": float(rows["score"].fillna(0).mean())}
+                for task, rows in frame.groupby("task")
+            },
             "categories": {},
         },
     )

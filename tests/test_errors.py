@@ -8,6 +8,7 @@ from qpipe.errors import ConfigError, Fault, MissingInput, QpipeError
 CODES = {
     "QpipeError": 1,
     "ConfigError": 3,
+    "DamagedInput": 3,
     "MissingInput": 3,
     "EnvError": 4,
     "WorkerError": 5,

@@ -5,13 +5,16 @@ import os
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
-from qpipe.errors import EnvError, MissingInput, QpipeError
+from qpipe.errors import DamagedInput, EnvError, MissingInput, QpipeError
 from qpipe.records import (
     SCHEMA_VERSION,
     digest,
     read_json,
+    read_table,
+    require,
     staged_dir,
     write_json,
     write_text,
@@ -151,3 +154,51 @@ def test_staging_names_what_was_refused(
         raise error
     assert mend in str(caught.value.mend)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("content", ["[]", "null", "\xff", "{", '{"schema_version": 99}'])
+def test_a_damaged_record_names_the_command(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "record.json"
+    path.write_text(content, encoding="latin-1")
+    with pytest.raises(DamagedInput) as caught:
+        read_json(path, "qpipe x")
+    assert caught.value.mend == "run `qpipe x` again"
+
+
+def test_tables(tmp_path: Path) -> None:
+    path = tmp_path / "rows.parquet"
+    with pytest.raises(MissingInput, match="qpipe x"):
+        read_table(path, "qpipe x")
+    pd.DataFrame({"a": [1]}).to_parquet(path)
+    assert list(read_table(path, "qpipe x", ["a"])["a"]) == [1]
+    with pytest.raises(DamagedInput, match="qpipe x"):
+        read_table(path, "qpipe x", ["b"])
+    for content in (path.read_bytes()[:-9], b""):
+        path.write_bytes(content)
+        with pytest.raises(DamagedInput, match="qpipe x"):
+            read_table(path, "qpipe x")
+
+
+def test_a_linked_target_stays_a_link(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    link = tmp_path / "it"
+    link.symlink_to(tmp_path / "disk")
+    with staged_dir(link) as staged:
+        (staged / "new").write_text("")
+    assert link.is_symlink() and (tmp_path / "disk" / "new").exists()
+
+
+def test_another_process_keeps_its_staged_folder(tmp_path: Path) -> None:
+    other = tmp_path / f".it.staged-{os.getppid()}-x"
+    dead = tmp_path / ".it.staged-999999999-x"
+    other.mkdir()
+    dead.mkdir()
+    with staged_dir(tmp_path / "it"):
+        pass
+    assert other.exists() and not dead.exists()
+
+
+def test_entries_that_a_record_lacks(tmp_path: Path) -> None:
+    require({"a": 1}, ["a"], tmp_path, "qpipe x")
+    with pytest.raises(MissingInput, match=r"'b' in .* is missing"):
+        require({"a": 1}, ["a", "b"], tmp_path, "qpipe x")

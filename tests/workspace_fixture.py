@@ -15,7 +15,7 @@ from qpipe.config import Scheme as SchemeFile
 from qpipe.envs._sync import MARK, _describe
 from qpipe.hardware import Hardware
 from qpipe.paths import Workspace
-from qpipe.records import write_json
+from qpipe.records import hash_file, write_json
 
 REPO = Path(__file__).parents[1]
 
@@ -115,6 +115,7 @@ def write_model(workspace: Workspace, name: str = "bf16") -> None:
     folder = write_checkpoint(workspace.checkpoint(name))
     manifest = {
         "checkpoint_hash": f"{name:0<64}",
+        "files": {path.name: hash_file(path) for path in folder.iterdir()},
         "scheme_spec": {},
         "weights_gib": 0.25,
         "config": {"num_hidden_layers": 1},

@@ -10,15 +10,16 @@ import pandas as pd
 from qpipe.compare._pairs import Pairing, categories, cut_by_length, overall, pair
 from qpipe.compare._ratios import fidelity_part, memory_part, speed_part
 from qpipe.config import Config
-from qpipe.errors import InvalidMeasurement, MissingInput
+from qpipe.errors import InvalidMeasurement
 from qpipe.hardware import identity
-from qpipe.records import read_json, write_json, write_text
+from qpipe.records import read_json, read_table, write_json, write_text
 
 __all__ = ["compare"]
 
 BASELINE = "bf16"
 CONFIDENCE = 0.95
 
+_ROUNDING = 1e-6
 _ENGINE = ("engine", "engine_version")
 
 
@@ -73,7 +74,10 @@ class _Measured:
             "bench": self.bench.get("provenance") or {},
         }
         self.provenance = self.measured_on["fidelity"]
-        self.checkpoint = None if self.unsupported else self._one_checkpoint()
+        self.checkpoint = None
+        if not self.unsupported:
+            self.checkpoint = self._one_checkpoint()
+            self._check_it_is_the_releases(config)
 
     def _one_checkpoint(self) -> str:
         """``measure --only`` and an interrupted run can leave records of two builds."""
@@ -89,11 +93,37 @@ class _Measured:
                 )
         return str(first)
 
+    def _check_it_is_the_releases(self, config: Config) -> None:
+        """Stages run by hand can leave records of a scheme or a build that is no more."""
+        scheme = config.scheme_of(self.name)
+        if scheme is not None and self.provenance.get("scheme_hash") != scheme.hash():
+            raise InvalidMeasurement(
+                f"'{self.name}' was measured with another scheme than the release's",
+                mend=f"run `qpipe quantize {self.name}`, then `{self.command}`",
+            )
+        path = config.workspace.checkpoint(self.name) / "manifest.json"
+        if path.exists() and read_json(path, "-")["checkpoint_hash"] != self.checkpoint:
+            raise InvalidMeasurement(
+                f"'{self.name}' was built again after it was measured", mend=f"run `{self.command}`"
+            )
+
     def samples(self) -> pd.DataFrame:
-        path = self.folder / "samples.parquet"
-        if not path.exists():
-            raise MissingInput(path, self.command)
-        return pd.read_parquet(path)
+        """One row a question.
+
+        Raises:
+            MissingInput: there are none.
+            InvalidMeasurement: they are not those that ``results.json`` sums up.
+        """
+        rows = read_table(self.folder / "samples.parquet", self.command)
+        found = rows.groupby("task")["score"].agg(["size", "mean"])
+        for task, known in self.results["tasks"].items():
+            n, mean = found.loc[task] if task in found.index else (0, 0.0)
+            if n != known["n"] or abs(mean - known["score"]) > _ROUNDING:
+                raise InvalidMeasurement(
+                    f"the rows of '{task}' in {self.folder} are not those of its results.json",
+                    mend=f"run `{self.command}`",
+                )
+        return rows
 
     def identity(self) -> dict[str, Any]:
         return {"variant": self.name, "provenance": self.provenance}
@@ -119,7 +149,7 @@ def _variant_part(own: _Measured, base: _Measured, baseline_rows: pd.DataFrame) 
     pairing = pair(baseline_rows, own.samples(), own.name)
     return {
         **own.identity(),
-        "mismatches": _mismatches(own, base),
+        "mismatches": [*_mismatches(own, base), *_missing(pairing)],
         "notes": _notes(pairing),
         "paired": len(pairing.rows),
         "unpaired_baseline": pairing.unpaired_baseline,
@@ -153,6 +183,11 @@ def _circumstances(provenance: dict[str, Any]) -> dict[str, Any]:
     engine = {key: provenance.get(key) for key in _ENGINE}
     found = engine | identity(provenance.get("hardware") or {})
     return {key.replace("_", " "): value for key, value in found.items()}
+
+
+def _missing(pairing: Pairing) -> list[str]:
+    missing = ", ".join(pairing.missing)
+    return [f"no question of {missing} was asked of both"] if missing else []
 
 
 def _notes(pairing: Pairing) -> list[str]:

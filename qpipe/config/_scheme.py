@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StringConstraints, model_validator
 
 from qpipe.config._base import Model
+from qpipe.records import digest
 
 __all__ = ["Arithmetic", "QuantArgs", "Scheme", "Step"]
 
@@ -107,6 +108,10 @@ class Scheme(Model):
     """Engine environment that pins the arithmetic."""
     kernels: list[str] = Field(default_factory=list)
     """Engine-log names of which one must appear when the scheme runs natively on CPU."""
+
+    def hash(self) -> str:
+        """SHA-256 (hex) of all that the file says."""
+        return digest(self.model_dump())
 
     @model_validator(mode="after")
     def _quantizes_something(self) -> Scheme:

@@ -8,7 +8,8 @@ from typing import Any
 
 import pandas as pd
 
-from qpipe.records import read_json, staged_dir, write_json
+from qpipe.errors import DamagedInput, MissingInput
+from qpipe.records import read_json, read_table, staged_dir, write_json
 
 __all__ = ["COLUMNS", "Result", "load_cell", "store_cell", "write_samples"]
 
@@ -41,12 +42,14 @@ class Result:
 
 
 def load_cell(folder: Path) -> Result | None:
-    """The kept result, if there is one."""
-    if not folder.exists():
+    """The kept result, if there is one; a damaged one is as good as none."""
+    try:
+        kept = read_json(folder / "cell.json", "qpipe measure")
+        samples = read_table(folder / "samples.parquet", "qpipe measure", list(COLUMNS))
+    except (MissingInput, DamagedInput):
         return None
-    kept = read_json(folder / "cell.json", "qpipe measure")
     del kept["schema_version"]
-    return Result(kept, pd.read_parquet(folder / "samples.parquet"))
+    return Result(kept, samples)
 
 
 def store_cell(folder: Path, result: Result) -> None:

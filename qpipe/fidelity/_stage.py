@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 
 from qpipe.config import Config
-from qpipe.errors import ConfigError, Fault, InvalidMeasurement, MissingInput
+from qpipe.errors import ConfigError, Fault, InvalidMeasurement
 from qpipe.fidelity._kl import coarse_kl
-from qpipe.records import digest, write_json
+from qpipe.records import digest, read_table, write_json
 from qpipe.serving import Client
 from qpipe.stats import cluster_mean_interval
 
@@ -66,7 +66,7 @@ def measure_fidelity(
         beside.replace(store)
         baseline = measured
     else:
-        baseline = pd.read_parquet(store)
+        baseline = read_table(store, f"qpipe measure {BASELINE}")
     paired = baseline.merge(measured, on=["category", "text_hash"], suffixes=("_p", "_q"))
     rows = [_position_values(row) for row in paired.to_dict("records")]
     per_text = pd.DataFrame(rows).assign(category=list(paired["category"]))
@@ -150,10 +150,8 @@ def held_out_texts(config: Config, variant: str) -> pd.DataFrame:
 
 def _check_baseline(config: Config, texts: pd.DataFrame) -> None:
     store = config.workspace.fidelity(BASELINE).with_suffix(".parquet")
-    if not store.exists():
-        raise MissingInput(store, f"qpipe measure {BASELINE}")
     key = ["category", "text_hash"]
-    baseline = pd.read_parquet(store, columns=key)
+    baseline = read_table(store, f"qpipe measure {BASELINE}", key)
     if sorted(baseline.itertuples(index=False)) != sorted(texts[key].itertuples(index=False)):
         message = "the held-out texts differ from those of the baseline's run"
         mend = f"run `qpipe measure {BASELINE}` again"

@@ -7,6 +7,7 @@ from qpipe.model._checkpoint import (
     headers,
     linears,
     require_checkpoint,
+    require_unchanged,
 )
 from qpipe.model._stage import make_model
 
@@ -18,4 +19,5 @@ __all__ = [
     "linears",
     "make_model",
     "require_checkpoint",
+    "require_unchanged",
 ]

@@ -10,7 +10,7 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from qpipe.errors import ConfigError, Fault
+from qpipe.errors import ConfigError, Fault, InvalidMeasurement
 from qpipe.records import digest, hash_file
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "headers",
     "linears",
     "require_checkpoint",
+    "require_unchanged",
     "weight_files",
 ]
 
@@ -160,6 +161,22 @@ def describe(folder: Path) -> dict[str, Any]:
         "has_chat_template": has_chat_template(folder),
         "config": config,
     }
+
+
+def require_unchanged(folder: Path, manifest: dict[str, Any], made_by: str) -> None:
+    """Check that the weights and the config are those that the manifest names.
+
+    Raises:
+        InvalidMeasurement: a file was changed or is missing.
+    """
+    for name, known in manifest["files"].items():
+        path = folder / name
+        if name != "config.json" and path.suffix != ".safetensors":
+            continue
+        if not path.exists() or hash_file(path) != known:
+            raise InvalidMeasurement(
+                f"{path} is not the file that its manifest names", mend=f"run `{made_by}` again"
+            )
 
 
 def has_chat_template(folder: Path) -> bool:

@@ -60,7 +60,9 @@ def _from_path(
 ) -> Origin:
     folder = (workspace.root / rest).resolve()
     if not folder.is_dir():
-        fault = Fault("configs/release.yaml", RELEASE_KEY, f"{rest} is no folder", "correct it")
+        fault = Fault(
+            "configs/release.yaml", RELEASE_KEY, f"{rest} is no folder", "correct the path"
+        )
         raise ConfigError([fault])
     require_checkpoint(folder, RELEASE_KEY)
     progress(f"copying {rest}")

@@ -58,6 +58,7 @@ def make_variant(config: Config, variant: str, progress: Callable[[str], None]) 
         manifest = {
             "variant": variant,
             "scheme": source.scheme,
+            "scheme_hash": config.schemes[source.scheme].hash(),
             "scheme_spec": scheme.model_dump(),
             "restored": restored,
             "base_checkpoint_hash": model_manifest["checkpoint_hash"],

@@ -9,6 +9,7 @@ from pathlib import Path
 from qpipe.config import Arithmetic, Config, Serve
 from qpipe.errors import EnvError
 from qpipe.hardware import Hardware
+from qpipe.model import require_unchanged
 from qpipe.paths import PACKAGE
 from qpipe.records import read_json
 from qpipe.schemes import WIDE, Mode, mode_of
@@ -34,6 +35,8 @@ class Plan:
     tokenizer: Path
     serve: Serve
     env: dict[str, str]
+    scheme_hash: str | None = None
+    """Of the scheme that the checkpoint was built with."""
     kernels: tuple[str, ...] = ()
     extension: str | None = None
     trust_remote_code: bool = False
@@ -52,6 +55,7 @@ def plan_serving(
         ConfigError: no such variant.
         EnvError: this machine's engine can neither run nor simulate it.
         MissingInput: its checkpoint was not built.
+        InvalidMeasurement: its checkpoint was changed after it was built.
     """
     workspace = config.workspace
     scheme = config.scheme_of(variant)
@@ -64,6 +68,7 @@ def plan_serving(
     folder = workspace.checkpoint(variant)
     made_by = "qpipe model" if scheme is None else f"qpipe quantize {variant}"
     manifest = read_json(folder / "manifest.json", made_by)
+    require_unchanged(folder, manifest, made_by)
     base = DEFAULTS if hardware.device == "cuda" else CPU_DEFAULTS.over(DEFAULTS)
     serve = config.release.serve_of(variant).over(base)
     if serve.dtype in (None, "auto"):
@@ -98,6 +103,7 @@ def plan_serving(
         mode=_as_served(mode, serve),
         checkpoint=folder,
         checkpoint_hash=manifest["checkpoint_hash"],
+        scheme_hash=manifest.get("scheme_hash"),
         tokenizer=workspace.model,
         serve=serve.model_copy(update={"args": {**extra, **serve.args}}),
         env=env,

@@ -70,6 +70,7 @@ class Server:
         """What every figure measured on this server was measured on."""
         return {
             "checkpoint_hash": self.plan.checkpoint_hash,
+            "scheme_hash": self.plan.scheme_hash,
             "engine": "vllm",
             "engine_version": self.engine_version,
             "kernels": list(self.kernels),
@@ -122,7 +123,16 @@ def start(plan: Plan, workspace: Workspace, progress: Callable[[str], None]) -> 
         progress(f"engine healthy after {seconds:.0f} s")
         kernels = _kernels(log)
         _check_kernels(plan, kernels, log)
-        yield Server(plan, client, log, child.pid, seconds, client.version(), kernels)
+        server = Server(plan, client, log, child.pid, seconds, client.version(), kernels)
+        try:
+            yield server
+        except EngineError as error:
+            # A request that failed may be the first sign of a death.
+            for _ in range(30):
+                if not server.alive():
+                    raise _failed(f"the engine died ({error.message})", log) from error
+                time.sleep(0.1)
+            raise
 
 
 def _port(fixed: int | None) -> int:

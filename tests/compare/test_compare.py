@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -170,3 +171,42 @@ def test_not_measured(tmp_path: Path) -> None:
     config.workspace.bench("rtn").unlink()
     with pytest.raises(MissingInput, match="qpipe measure rtn"):
         compare(config)
+
+
+def test_records_of_another_scheme(tmp_path: Path) -> None:
+    config = measured(tmp_path)
+    schemes = {**config.schemes, "w8a8": config.schemes["fp8"]}
+    with pytest.raises(InvalidMeasurement, match="'w8a8' was measured with another scheme"):
+        compare(replace(config, schemes=schemes))
+
+
+def test_a_checkpoint_that_was_built_again(tmp_path: Path) -> None:
+    config = measured(tmp_path)
+    manifest = config.workspace.checkpoint("gptq") / "manifest.json"
+    write_json(manifest, {"checkpoint_hash": digest("gptq")})
+    compare(config)
+    write_json(manifest, {"checkpoint_hash": digest("later")})
+    with pytest.raises(InvalidMeasurement, match="'gptq' was built again") as caught:
+        compare(config)
+    assert caught.value.mend == "run `qpipe measure gptq`"
+
+
+@pytest.mark.parametrize("change", ["scores", "rows", "task"])
+def test_rows_that_are_not_those_of_their_results(tmp_path: Path, change: str) -> None:
+    config = measured(tmp_path)
+    rows = samples("gptq", 40)
+    if change == "scores":
+        rows = rows.assign(score=1.0)
+    else:
+        rows = rows[rows["task"] != "math-task"] if change == "task" else rows.iloc[1:]
+    rows.to_parquet(config.workspace.evaluation("gptq") / "samples.parquet")
+    with pytest.raises(InvalidMeasurement, match="are not those of its results"):
+        compare(config)
+
+
+def test_categories_that_were_not_asked_are_a_mismatch(tmp_path: Path) -> None:
+    config = measured(tmp_path)
+    rows = samples("gptq", 40)
+    write_samples(config.workspace, "gptq", rows[rows["category"] != "math"])
+    found = compare(config)["variants"]["gptq"]["mismatches"]
+    assert found == ["no question of math was asked of both"]

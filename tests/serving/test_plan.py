@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from qpipe.errors import ConfigError, EnvError, MissingInput
+from qpipe.errors import ConfigError, EnvError, InvalidMeasurement, MissingInput
 from qpipe.hardware import Hardware
 from qpipe.paths import Workspace
 from qpipe.serving import Plan, _plan, context_tokens, plan_serving
@@ -189,3 +189,12 @@ def test_context_tokens(workspace: Workspace) -> None:
     variants = {"gptq": {"scheme": "gptq-w4a16", "serve": {"max_model_len": 512}}}
     config = small_config(workspace, variants=variants)
     assert (context_tokens(config, "gptq"), context_tokens(config, "bf16")) == (512, 2048)
+
+
+@pytest.mark.parametrize("file", ["model.safetensors", "config.json"])
+def test_a_changed_checkpoint_is_not_served(built: Workspace, file: str) -> None:
+    path = built.checkpoint("gptq") / file
+    path.write_bytes(path.read_bytes() + b" ")
+    with pytest.raises(InvalidMeasurement, match=f"{file} is not the file that") as caught:
+        plan(built, "gptq")
+    assert caught.value.mend == "run `qpipe quantize gptq` again"

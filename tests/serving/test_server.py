@@ -166,3 +166,18 @@ def test_engine_that_dies_while_it_serves(
         server.wait()
     assert not server.alive()
     assert "Using CPUWNA16LinearKernel" in str(caught.value)
+
+
+@pytest.mark.parametrize("dies", [True, False])
+def test_a_failed_request_tells_of_a_dead_engine(
+    workspace: Workspace, make_environment: FakeEnvironment, dies: bool
+) -> None:
+    make_environment("serve", ENGINE)
+    said = r"the engine died \(no answer\)" if dies else "^no answer$"
+    with (
+        pytest.raises(EngineError, match=said),
+        start(plan(), workspace, silent) as server,
+    ):
+        if dies:
+            psutil.Process(server.pid).kill()
+        raise EngineError("no answer")
