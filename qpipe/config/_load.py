@@ -22,6 +22,20 @@ __all__ = ["Config", "load_config", "load_yaml"]
 T = TypeVar("T")
 
 
+class _Loader(yaml.SafeLoader):
+    """YAML in which a key stands once: by default the last one wins in silence."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if key.tag != "tag:yaml.org,2002:merge" and key.value in seen:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"the key '{key.value}' stands twice", key.start_mark
+                )
+            seen.add(str(key.value))
+        return super().construct_mapping(node, deep)
+
+
 @dataclass(frozen=True)
 class Config:
     """A release and the scheme and suite files it names."""
@@ -185,7 +199,7 @@ def _suites(
 def _read(path: Path, root: Path, adapter: TypeAdapter[T], faults: list[Fault]) -> T | None:
     where = _relative(path, root)
     try:
-        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+        raw = yaml.load(path.read_text(encoding="utf-8"), _Loader)
     except FileNotFoundError:
         mend = "run from the folder that holds configs/, or create the file"
         faults.append(Fault(where, "-", "the file does not exist", mend))
@@ -255,7 +269,7 @@ def _models(options: list[Any]) -> list[type[BaseModel]]:
 
 def _raw(path: Path) -> dict[str, Any]:
     try:
-        return _mapping(yaml.safe_load(path.read_text(encoding="utf-8")))
+        return _mapping(yaml.load(path.read_text(encoding="utf-8"), _Loader))
     except (OSError, yaml.YAMLError, UnicodeDecodeError):
         return {}
 

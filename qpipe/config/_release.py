@@ -259,7 +259,7 @@ class Release(Model):
     """Engine settings of every variant."""
     baseline: Baseline = Baseline()
     """The variant ``bf16``."""
-    variants: dict[Name, Variant]
+    variants: dict[Name, Variant] = Field(min_length=1)
     sensitivity: dict[Name, Sensitivity] = Field(default_factory=dict)
     """By source variant."""
     fallback: dict[Name, Fallback] = Field(default_factory=dict)

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from qpipe.config import Config, Release, Scheme, Serve, load_config, load_yaml
 from qpipe.errors import ConfigError, Fault
@@ -276,3 +277,36 @@ def test_other_flags_are_free(flag: str) -> None:
 @pytest.mark.parametrize("seed", [-1, 2**31])
 def test_seeds_that_numpy_refuses(tmp_path: Path, seed: int) -> None:
     assert list(faults_of(tmp_path, bench={"seed": seed})) == ["bench.seed"]
+
+
+def test_a_key_stands_once(tmp_path: Path) -> None:
+    workspace = write_workspace(tmp_path, release_body())
+    text = workspace.release.read_text()
+    workspace.release.write_text(
+        "gate: {kl_mean_max: 9.0}\n" + yaml.safe_dump(yaml.safe_load(text))
+    )
+    with pytest.raises(ConfigError, match="the key 'gate' stands twice"):
+        load_config(workspace)
+
+
+def test_merge_keys_may_be_overridden(tmp_path: Path) -> None:
+    path = tmp_path / "s.yaml"
+    path.write_text("a: &a {x: 1, y: 2}\nb: {<<: *a, x: 3}\n")
+    assert load_yaml(path, tmp_path, dict)["b"] == {"x": 3, "y": 2}
+
+
+@pytest.mark.parametrize(
+    ("changes", "key"),
+    [
+        ({"gate": {"kl_mean_max": True}}, "gate.kl_mean_max"),
+        ({"calibration": {"samples": True}}, "calibration.samples"),
+        ({"gate": {"accuracy_decides": 1}}, "gate.accuracy_decides"),
+    ],
+)
+def test_yes_is_no_number(tmp_path: Path, changes: dict[str, Any], key: str) -> None:
+    assert list(faults_of(tmp_path, **changes)) == [key]
+
+
+def test_a_release_has_a_variant(tmp_path: Path) -> None:
+    changes: dict[str, Any] = {"variants": {}, "sensitivity": {}, "fallback": {}}
+    assert list(faults_of(tmp_path, **changes)) == ["variants"]
