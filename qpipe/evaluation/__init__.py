@@ -1,9 +1,9 @@
 """Evaluation of a served variant on business and public suites, with lm-eval as the engine."""
 
 from qpipe.evaluation._plan import plan_suites
-from qpipe.evaluation._rows import Message, Row, load_business
+from qpipe.evaluation._rows import Message, Row, load_business, normalise
 from qpipe.evaluation._run import import_lm_eval, run_suites
-from qpipe.evaluation._scorers import SCORERS, normalise, score
+from qpipe.evaluation._scorers import SCORERS, score
 
 __all__ = [
     "SCORERS",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
@@ -14,7 +15,10 @@ from qpipe.config import BusinessSuite
 from qpipe.errors import ConfigError, Fault
 from qpipe.jsonl import read_jsonl
 
-__all__ = ["Message", "Row", "load_business"]
+__all__ = ["Message", "Row", "load_business", "normalise"]
+
+_EDGES = " \t\n.,;:!?。，；：！？'\"“”‘’`*"
+_LARGEST = 1e15  # whole numbers beyond are not told apart as floats
 
 Text = Annotated[str, Field(min_length=1)]
 Scorer = Literal["exact", "numeric", "contains", "choice", "json_fields", "regex"]
@@ -48,7 +52,7 @@ class Row(BaseModel):
     """How the answer is judged."""
     choices: list[Text] | None = Field(default=None, min_length=2)
     """For ``choice``: the answers whose likelihoods are compared."""
-    tolerance: float = Field(default=0.0, ge=0)
+    tolerance: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     """For ``numeric``: largest difference that is still right."""
     tags: list[str] = Field(default_factory=list)
     """Free words to sort rows by."""
@@ -97,14 +101,29 @@ def _plain(value: Any) -> str:
     )
 
 
-def _scalar(row: Row) -> str | None:
-    fits = isinstance(row.reference, str | int | float)
-    return None if fits else "the reference is a text or a number"
+def normalise(text: str) -> str:
+    """``text`` without case, width, surplus space and edge punctuation."""
+    return " ".join(unicodedata.normalize("NFKC", text).casefold().split()).strip(_EDGES)
+
+
+def _text(row: Row) -> str | None:
+    if not isinstance(row.reference, str | int | float):
+        return "the reference is a text or a number"
+    # An answer is compared without its edge punctuation.
+    return None if normalise(str(row.reference)) else "the reference has no letter and no digit"
+
+
+def _line(row: Row) -> str | None:
+    if len(str(row.reference).strip().splitlines()) > 1:
+        return "the reference has several lines; 'exact' looks at an answer's first"
+    return _text(row)
 
 
 def _number(row: Row) -> str | None:
     fits = isinstance(row.reference, int | float) and not isinstance(row.reference, bool)
-    return None if fits else "the reference is a number"
+    if not fits:
+        return "the reference is a number"
+    return None if abs(row.reference) <= _LARGEST else f"the reference is beyond {_LARGEST:g}"
 
 
 def _one_choice(row: Row) -> str | None:
@@ -131,9 +150,9 @@ def _pattern(row: Row) -> str | None:
 
 
 _REFERENCES: Mapping[str, Callable[[Row], str | None]] = {
-    "exact": _scalar,
+    "exact": _line,
     "numeric": _number,
-    "contains": _scalar,
+    "contains": _text,
     "choice": _one_choice,
     "json_fields": _fields,
     "regex": _pattern,

@@ -8,20 +8,15 @@ import unicodedata
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from qpipe.evaluation._rows import Row
+from qpipe.evaluation._rows import Row, normalise
 
-__all__ = ["SCORERS", "SCORERS_VERSION", "normalise", "score"]
+__all__ = ["SCORERS", "SCORERS_VERSION", "score"]
 
 SCORERS_VERSION = 1
 """Counts up when a scorer judges differently, so that kept cells are computed again."""
 
-_NUMBER = re.compile(r"[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?|[-+]?\.\d+")
-_EDGES = " \t\n.,;:!?。，；：！？'\"“”‘’`*"
-
-
-def normalise(text: str) -> str:
-    """``text`` without case, width, surplus space and edge punctuation."""
-    return " ".join(unicodedata.normalize("NFKC", text).casefold().split()).strip(_EDGES)
+_NUMBER = re.compile(r"[-+]?(?:(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d{1,3})?")
+_MINUS = str.maketrans("−–", "--")
 
 
 def score(row: Row, answer: str) -> float:
@@ -35,7 +30,7 @@ def _exact(row: Row, answer: str) -> float:
 
 
 def _numeric(row: Row, answer: str) -> float:
-    found = _NUMBER.search(unicodedata.normalize("NFKC", answer))
+    found = _NUMBER.search(unicodedata.normalize("NFKC", answer).translate(_MINUS))
     if found is None:
         return 0.0
     value = float(found.group().replace(",", ""))

@@ -18,6 +18,7 @@ from qpipe.config import (
     PublicTask,
     Release,
     Suite,
+    Variant,
 )
 from qpipe.errors import ConfigError, EngineError, EnvError, InvalidMeasurement
 from qpipe.evaluation import plan_suites, run_suites
@@ -54,7 +55,7 @@ def make_config(root: Path, suites: dict[str, Suite], **evaluation: Any) -> Conf
     release = Release(
         name="test",
         model=ModelSource(source="path:model"),
-        variants={},
+        variants={"some": Variant(scheme="any")},
         evaluation=Evaluation(suites=list(suites), concurrency=4, **evaluation),
         gate=Gate(),
     )

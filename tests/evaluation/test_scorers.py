@@ -27,6 +27,9 @@ def row(scorer: str, reference: Any, **more: Any) -> Row:
         ("numeric", 5, "6 or 5", 0),
         ("numeric", 1234.5, "1,234.50 EUR", 1),
         ("numeric", -3, "-3", 1),
+        ("numeric", -3, "= −3", 1),
+        ("numeric", 3, "−3", 0),
+        ("numeric", 1_200_000, "1.2e6", 1),
         ("numeric", 7, "７", 1),
         ("numeric", 7, "seven", 0),
         ("contains", "No", "I know", 0),
@@ -58,10 +61,22 @@ def test_choice_takes_index_or_text(reference: int | str) -> None:
     assert score(question, "yes") == 0
 
 
-@given(answer=st.text(), reference=st.text(min_size=1))
+references = st.text(min_size=1).filter(
+    lambda text: bool(normalise(text)) and len(text.strip().splitlines()) == 1
+)
+
+
+@given(answer=st.text(), reference=references)
 def test_text_scores_are_zero_or_one(answer: str, reference: str) -> None:
     for scorer in ("exact", "contains"):
         assert score(row(scorer, reference), answer) in (0, 1)
+
+
+@given(reference=references)
+def test_a_text_finds_itself(reference: str) -> None:
+    for scorer in ("exact", "contains"):
+        question = row(scorer, reference)
+        assert (score(question, reference), score(question, "")) == (1, 0)
 
 
 @given(answer=st.text())
