@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from qpipe.calibration import load_mix
-from qpipe.config import Config, PublicSuite
+from qpipe.config import BusinessSuite, Config, PublicSuite
 from qpipe.hardware import detect, identity
 from qpipe.records import hash_file, write_json
 
@@ -59,6 +59,9 @@ def _calibration_files(config: Config) -> Iterator[Path]:
 def _evaluation_files(config: Config) -> Iterator[Path]:
     root, release = config.workspace.root, config.release
     yield from (root / release.fidelity.texts).glob("*.txt")
+    for name, suite in config.suites.items():
+        if isinstance(suite, BusinessSuite):
+            yield from (config.suite_files[name].parent / file for file in suite.files.values())
     if release.evaluation.data_dir is None:
         return
     for suite in config.suites.values():

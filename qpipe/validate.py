@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from qpipe.calibration import load_mix
-from qpipe.config import Config
+from qpipe.config import Config, Release
 from qpipe.errors import ConfigError, Fault
 from qpipe.evaluation import load_business
 from qpipe.fidelity import load_paragraphs
@@ -31,7 +31,7 @@ def validate(config: Config) -> None:
     """
     root, release = config.workspace.root, config.release
     faults = [fault for name in release.sensitivity for fault in source_faults(config, name)]
-    faults += _context(config)
+    faults += [*_sections(config), *_model(config), *_context(config)]
 
     def collect(check: Callable[..., object], *args: Any) -> None:
         try:
@@ -48,6 +48,20 @@ def validate(config: Config) -> None:
         collect(preflight, config.schemes, linears(config.workspace.model))
     if faults:
         raise ConfigError(faults)
+
+
+def _sections(config: Config) -> Iterator[Fault]:
+    """DVC reads sections as parameters and would stop at the first stage that lacks one."""
+    root, given = config.workspace.root, config.release.model_fields_set
+    for name in Release.model_fields if (root / "dvc.yaml").exists() else ():
+        if name not in given:
+            yield Fault(RELEASE, name, "dvc.yaml reads this section", f"add `{name}: {{}}`")
+
+
+def _model(config: Config) -> Iterator[Fault]:
+    kind, _, where = config.release.model.source.partition(":")
+    if kind == "path" and not (config.workspace.root / where).is_dir():
+        yield Fault(RELEASE, "model.source", f"{where} is no folder", "correct the path")
 
 
 def _context(config: Config) -> Iterator[Fault]:

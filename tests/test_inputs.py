@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from qpipe import inputs
-from qpipe.config import Config, PublicSuite
+from qpipe.config import BusinessSuite, Config, PublicSuite
 from qpipe.inputs import note_inputs
 from qpipe.paths import Workspace
 from qpipe.records import read_json
@@ -22,6 +22,7 @@ def config(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Config:
         "mixes/p.txt": "prose",
         "held/code.txt": "code",
         "sets/arc.jsonl": "{}",
+        "own/math.jsonl": "{}",
         "given/config.json": "{}",
     }.items():
         (root / name).parent.mkdir(exist_ok=True)
@@ -41,7 +42,9 @@ def config(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Config:
     task = {"category": "knowledge", "data_files": "arc.jsonl"}
     suite = PublicSuite.model_validate({"kind": "public", "tasks": {"arc_easy": task}})
     release = release.model_copy(update=changed)
-    return Config(workspace, release, config.schemes, {"public": suite}, {"public": root / "x"})
+    mine = BusinessSuite(kind="business", files={"math": "../own/math.jsonl"})
+    files = {"public": root / "x.yaml", "mine": root / "mixes" / "mine.yaml"}
+    return Config(workspace, release, config.schemes, {"public": suite, "mine": mine}, files)
 
 
 def noted(config: Config) -> dict[str, dict[str, object]]:
@@ -64,6 +67,7 @@ def test_the_same_inputs_give_the_same_bytes(config: Config) -> None:
         ("held/code.txt", "evaluation"),
         ("held/new.txt", "evaluation"),
         ("sets/arc.jsonl", "evaluation"),
+        ("own/math.jsonl", "evaluation"),
         ("given/config.json", "model"),
         ("given/model.safetensors", "model"),
     ],
@@ -92,5 +96,9 @@ def test_another_machine(config: Config, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_moved_workspace_is_the_same(config: Config, tmp_path: Path) -> None:
     before = noted(config)
     root = config.workspace.root.rename(tmp_path.with_name("moved"))
-    moved = Config(Workspace(root), config.release, {}, config.suites, config.suite_files)
+    files = {
+        name: root / path.relative_to(config.workspace.root)
+        for name, path in config.suite_files.items()
+    }
+    moved = Config(Workspace(root), config.release, {}, config.suites, files)
     assert noted(moved) == before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import sys
@@ -33,6 +34,9 @@ def main() -> NoReturn:
     signal.signal(signal.SIGTERM, _interrupt)
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup asks for the contrary
         signal.signal(signal.SIGHUP, _interrupt)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without Unicode still gets its table
     debug = "--debug" in sys.argv
     try:
         cli.main(standalone_mode=False)
@@ -98,12 +102,18 @@ def validate() -> None:
 
     Example: qpipe validate
     """
+    from qpipe.hardware import detect
+    from qpipe.schemes import mode_of
     from qpipe.validate import validate as check
 
     config = _config()
     check(config)
     names = ", ".join(config.release.names)
     click.echo(f"{config.release.name}: {len(config.release.names)} variants ({names}); no faults")
+    for name in config.release.names:
+        mode = mode_of(config.scheme_of(name), detect())
+        if mode.mode != "native":
+            click.echo(f"note: '{name}' is {mode.mode} on this machine: {mode.reason}")
 
 
 @cli.command()
@@ -234,7 +244,8 @@ def gate(enforce: bool, as_json: bool) -> None:
         click.echo(json.dumps(record, indent=2, ensure_ascii=False))
     else:
         for name, entry in record["verdicts"].items():
-            click.echo(f"{entry['verdict']:<13} {name}")
+            label = "baseline" if name == "bf16" else entry["verdict"]
+            click.echo(f"{label:<13} {name}")
     if enforce:
         check(record)
 

@@ -31,7 +31,7 @@ from qpipe.errors import (
     WorkerError,
 )
 from qpipe.processes import QUIET
-from tests.workspace_fixture import release_body, write_workspace
+from tests.workspace_fixture import AVX2, release_body, write_workspace
 
 Outcome = tuple[int, str, str]
 
@@ -115,8 +115,18 @@ def test_debug_shows_the_traceback(tmp_path: Path) -> None:
     assert "Traceback" in answer.stderr and "ConfigError" in answer.stderr
 
 
-def test_validate(run: Any, tmp_path: Path) -> None:
+SIMULATED = {
+    "gptq": "avx512f",
+    "fp8": "amx_tile",
+    "kv": "avx512f",
+    "gptq-mixed": "avx512f",
+}
+
+
+def test_validate(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("qpipe.hardware.detect", lambda: AVX2)
     write_workspace(tmp_path, release_body())
+    (tmp_path / "base").mkdir()
     (tmp_path / "calib" / "mix.yaml").write_text(
         "sources: {a: {file: a.txt, format: text, category: prose, weight: 1}}"
     )
@@ -126,9 +136,22 @@ def test_validate(run: Any, tmp_path: Path) -> None:
     rows.write_text(json.dumps(row))
     assert run("validate") == (
         0,
-        "small: 5 variants (bf16, gptq, fp8, kv, gptq-mixed); no faults\n",
+        "small: 5 variants (bf16, gptq, fp8, kv, gptq-mixed); no faults\n"
+        + "".join(
+            f"note: '{name}' is simulated on this machine: this CPU has no {flags};"
+            " weights and KV are rounded, products are fp32\n"
+            for name, flags in SIMULATED.items()
+        ),
         "",
     )
+    # DVC reads every section, and the model must be there.
+    (tmp_path / "dvc.yaml").write_text("")
+    (tmp_path / "base").rmdir()
+    code, _, err = run("validate")
+    assert code == 3
+    assert "tracking: dvc.yaml reads this section\n  mend: add `tracking: {}`" in err
+    assert "model.source: base is no folder" in err
+    (tmp_path / "dvc.yaml").unlink()
     # Faults of two files in one run.
     rows.write_text("{}")
     (tmp_path / "calib" / "a.txt").unlink()
