@@ -27,6 +27,7 @@ demo-quick: setup envs
 	cd $(QUICK) && dvc repro && qpipe report --table
 	@echo
 	@echo "report   $(QUICK)/out/report/index.html"
+	@echo "MLflow   cd $(QUICK) && MLFLOW_DISABLE_TELEMETRY=true $(CURDIR)/.venv/bin/mlflow ui --backend-store-uri sqlite:///mlflow/mlflow.db"
 
 test: setup envs lint
 	pytest -q

@@ -61,8 +61,8 @@ def enforce(record: dict[str, Any]) -> None:
             f"{name} is {entry['verdict']}: {entry['reasons'][0]}"
             for name, entry in refused.items()
         ]
-        mend = next((entry["next"] for entry in refused.values() if entry["next"]), None)
-        raise GateError("\n".join(lines), mend)
+        mends = [f"{name}: {entry['next']}" for name, entry in refused.items() if entry["next"]]
+        raise GateError("\n".join(lines), "; ".join(mends) or None)
 
 
 def _judge(config: Config, name: str, evidence: Evidence | None) -> dict[str, Any]:
@@ -95,7 +95,7 @@ def _judge(config: Config, name: str, evidence: Evidence | None) -> dict[str, An
         return _entry(Verdict.INCONCLUSIVE, ["the policy decides by no limit"], told, needed)
     reasons = _sentences(by[Outcome.PASS])
     if policy.accuracy_margin is not None and not policy.accuracy_decides:
-        reasons.append("the verdict rests on KL; accuracy margins are notes (accuracy_decides)")
+        reasons.append("accuracy margins are notes and decide nothing (accuracy_decides)")
     return _entry(Verdict.GO, reasons, told, None)
 
 

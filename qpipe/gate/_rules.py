@@ -72,7 +72,7 @@ def _kl(rule: str, what: str, figures: dict[str, Any], limit: float) -> Finding:
         return Finding(rule, Outcome.PASS, f"{interval} is below {limit:g}")
     if low > limit:
         return Finding(rule, Outcome.FAIL, f"{interval} is above {limit:g}")
-    sentence = f"the interval of {interval} holds the limit {limit:g}"
+    sentence = f"the interval of {interval} contains the limit {limit:g}"
     return Finding(rule, Outcome.UNDECIDED, sentence, "measure more held-out texts")
 
 
@@ -85,7 +85,7 @@ def _top1(evidence: Evidence, limit: float) -> Iterator[Finding]:
     elif high < limit:
         yield Finding("top1", Outcome.FAIL, f"{interval} is below {limit:g}")
     else:
-        sentence = f"the interval of {interval} holds the limit {limit:g}"
+        sentence = f"the interval of {interval} contains the limit {limit:g}"
         yield Finding("top1", Outcome.UNDECIDED, sentence, "measure more held-out texts")
 
 
@@ -131,7 +131,7 @@ def _truncated(evidence: Evidence, limit: float) -> Iterator[Finding]:
         elif low > limit:
             yield Finding("truncated", Outcome.FAIL, f"{interval}, above the limit {limit:.1%}")
         else:
-            sentence = f"{interval}, an interval that holds the limit {limit:.1%}"
+            sentence = f"{interval}, an interval that contains the limit {limit:.1%}"
             needs = f"ask more questions in {category}, or allow longer answers"
             yield Finding("truncated", Outcome.UNDECIDED, sentence, needs)
 

@@ -14,6 +14,7 @@ from qpipe.report._view import Row, gather
 __all__ = ["verdict_table"]
 
 _WIDE = 150
+_NARROW = 100
 _STYLES = {"GO": "bold green", "NO-GO": "bold red", "INCONCLUSIVE": "bold yellow"}
 
 
@@ -48,6 +49,8 @@ def verdict_table(config: Config, console: Console | None = None) -> Table:
         table.add_row(*_cells(row, wide), *(_words(row) if wide else ()))
     if console is not None:
         console.print(table)
+        if console.width < _NARROW:
+            console.print(f"Columns that {console.width} characters cannot hold are in the report.")
         for row in view.rows if not wide else ():
             scheme, reason = _words(row)
             console.print(f"[bold]{row.name}[/] ({scheme}): {reason}", highlight=False)
@@ -55,9 +58,12 @@ def verdict_table(config: Config, console: Console | None = None) -> Table:
 
 
 def _cells(row: Row, wide: bool) -> list[str]:
-    style = _STYLES[row.verdict]
+    style = _STYLES[row.verdict] if not row.is_baseline else "none"
     worst = row.worst
     score = number(row.overall.get("score"))
+    if unpaired := row.entry.get("unpaired_baseline"):
+        paired = row.entry["paired"]
+        score += f" ({paired} of {paired + unpaired} questions)"
     if worst and worst[1]["delta"] < 0:
         where = f"{worst[0]} " if wide else ""
         score += f" ({where}{signed(worst[1]['delta'])})"
@@ -65,7 +71,7 @@ def _cells(row: Row, wide: bool) -> list[str]:
     weights = number(row.memory.get("weights_gib"), 2)
     return [
         row.name if row.mode == "native" else f"{row.name} ({row.mode})",
-        f"[{style}]{row.verdict}[/]",
+        f"[{style}]{row.label}[/]",
         number(row.fidelity.get("kl_mean"), 4),
         percent(row.fidelity.get("top1_agreement")),
         score,

@@ -30,6 +30,11 @@ class Row:
     """The variant's part of ``deltas.json``."""
 
     @property
+    def label(self) -> str:
+        """The verdict; the baseline is judged by none."""
+        return "baseline" if self.is_baseline else self.verdict
+
+    @property
     def is_baseline(self) -> bool:
         """Whether the others are compared with this one."""
         return self.name == BASELINE

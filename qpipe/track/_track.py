@@ -42,6 +42,11 @@ def track(config: Config) -> dict[str, Any]:
     if uri is None:
         # Not under out/: DVC deletes a stage's outs before it runs, and history must stay.
         home = workspace.root / "mlflow"
+        if set(str(home)) & set("?#%"):
+            raise EnvError(
+                f"MLflow cannot keep its database under {workspace.root}",
+                mend="take a folder without '?', '#' and '%' in its path, or set 'tracking.uri'",
+            )
         home.mkdir(parents=True, exist_ok=True)
         uri, artifacts = f"sqlite:///{home / 'mlflow.db'}", (home / "artifacts").as_uri()
     try:
