@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
 from scipy import optimize, stats
 from statsmodels.stats.contingency_tables import mcnemar
 from statsmodels.stats.multitest import multipletests
 
-from qpipe.stats._resample import BATCH, RESAMPLES, Array, bootstrap_interval
+from qpipe.stats._clusters import mean_interval
+from qpipe.stats._resample import BATCH, RESAMPLES, Array
 
 __all__ = ["Paired", "holm", "paired_difference"]
 
@@ -36,17 +39,30 @@ class Paired:
     """Questions on which it scores lower."""
     disagreement: float
     """Mean squared difference; for 0/1 scores the share of questions that differ."""
+    clusters: int
+    """Independent groups of questions; ``n`` where every question stands alone."""
     method: str
 
 
 def paired_difference(
-    baseline: Array, variant: Array, confidence: float = 0.95, seed: int = 0
+    baseline: Array,
+    variant: Array,
+    confidence: float = 0.95,
+    seed: int = 0,
+    clusters: Sequence[Hashable] | None = None,
 ) -> Paired:
     """The mean paired difference, its interval and its p-value.
 
     0/1 scores: exact McNemar test, and the score interval of Tango (1998, Statistics in Medicine
     17:891-908), which has a proper width even where no answer differs. Other scores: BCa bootstrap
     (Efron 1987, JASA 82:171-185) and a sign-flip permutation test over questions.
+
+    Args:
+        baseline: one score a question.
+        variant: the same questions in the same order.
+        clusters: a label a question; questions that share one (repeats, one template's) depend on
+            each other, so both bootstrap and sign flips move whole clusters (Davison and Hinkley
+            1997, section 3.8).
 
     Raises:
         ValueError: the arrays are empty, unequal in length, or not finite.
@@ -58,16 +74,27 @@ def paired_difference(
         raise ValueError("paired scores must be finite")
     difference = other - base
     n, wins, losses = base.size, int((difference > 0).sum()), int((difference < 0).sum())
+    labels = np.arange(n) if clusters is None else pd.factorize(np.asarray(clusters))[0]
+    if labels.shape != base.shape:
+        raise ValueError(f"{n} scores need {n} cluster labels, not {labels.size}")
+    groups = int(labels.max()) + 1
+    effect = _design_effect(difference, labels)
+    sizes = np.bincount(labels).astype(float)
+    means = np.bincount(labels, difference) / sizes
     if np.isin(base, (0, 1)).all() and np.isin(other, (0, 1)).all():
-        low, high = _tango(wins, losses, n, confidence)
-        p_value, method = _mcnemar(wins, losses), "exact McNemar, Tango score interval"
-    elif np.ptp(difference) == 0:
-        low, high = _constant(difference[0], n, confidence, np.ptp([base, other]))
-        p_value = 1.0 if difference[0] == 0 else float(2.0 ** (1 - n))
-        method = "sign flips, score interval of a constant difference"
+        low, high = _tango(wins / effect, losses / effect, n / effect, confidence)
+        method = "Tango score interval"
+    elif np.ptp(means) == 0:
+        low, high = _constant(means[0], n / effect, confidence, np.ptp([base, other]))
+        method = "score interval of a constant difference"
     else:
-        low, high = bootstrap_interval((difference,), np.mean, confidence, seed)
-        p_value, method = _sign_flips(base, other, seed), "sign flips, BCa bootstrap"
+        _, low, high = mean_interval(means, sizes, confidence, seed)
+        method = "BCa bootstrap"
+    if groups == n and method.startswith("Tango"):
+        p_value, test = _mcnemar(wins, losses), "exact McNemar"
+    else:
+        p_value = _sign_flips(np.bincount(labels, base), np.bincount(labels, other), seed)
+        test = "sign flips"
     delta = float(difference.mean())
     return Paired(
         n=n,
@@ -80,7 +107,8 @@ def paired_difference(
         wins=wins,
         losses=losses,
         disagreement=float(np.square(difference).mean()),
-        method=method,
+        clusters=groups,
+        method=f"{test}, {method}" + (f" over {groups} clusters" if groups < n else ""),
     )
 
 
@@ -97,12 +125,29 @@ def _mcnemar(wins: int, losses: int) -> float:
     return float(mcnemar([[0, wins], [losses, 0]], exact=True).pvalue)
 
 
-def _tango(wins: int, losses: int, n: int, confidence: float) -> tuple[float, float]:
+def _design_effect(difference: Array, labels: NDArray[np.intp]) -> float:
+    """By how much dependence within clusters inflates the variance of the mean, at least 1.
+
+    Rao and Scott (1992, Biometrics 48:577-585): counts divided by it behave like independent ones.
+    Without any spread to learn it from, a cluster counts as one question.
+    """
+    n, groups = difference.size, int(labels.max()) + 1
+    if groups in (1, n):
+        return n / groups
+    residuals = difference - difference.mean()
+    alone = float(np.square(residuals).sum()) * n / (n - 1)
+    if alone == 0:
+        return n / groups
+    within = float(np.square(np.bincount(labels, residuals)).sum()) * groups / (groups - 1)
+    return max(1.0, within / alone)
+
+
+def _tango(wins: float, losses: float, n: float, confidence: float) -> tuple[float, float]:
     """Where Tango's score statistic of ``p_win - p_loss = d`` meets the normal quantile."""
     return _tango_low(wins, losses, n, confidence), -_tango_low(losses, wins, n, confidence)
 
 
-def _tango_low(wins: int, losses: int, n: int, confidence: float) -> float:
+def _tango_low(wins: float, losses: float, n: float, confidence: float) -> float:
     z = float(stats.norm.ppf(0.5 + confidence / 2))
 
     def excess(d: float) -> float:
@@ -119,7 +164,7 @@ def _tango_low(wins: int, losses: int, n: int, confidence: float) -> float:
     return float(optimize.brentq(excess, -1.0, top))
 
 
-def _constant(difference: float, n: int, confidence: float, spread: float) -> tuple[float, float]:
+def _constant(difference: float, n: float, confidence: float, spread: float) -> tuple[float, float]:
     """No resample differs, so the bootstrap has no width: take that of n equal 0/1 answers."""
     low, high = _tango(0, 0, n, confidence)
     scale = max(1.0, spread)
