@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from qpipe.compare._pairs import Pairing, categories, cut_by_length, overall, pair
-from qpipe.compare._ratios import fidelity_part, memory_part, speed_part
+from qpipe.compare._ratios import fidelity_part, memory_part, noise_part, speed_part
 from qpipe.config import Config
 from qpipe.errors import InvalidMeasurement
 from qpipe.hardware import identity
@@ -38,12 +38,14 @@ def compare(config: Config) -> dict[str, Any]:
             mend="serve the baseline with settings this machine supports",
         )
     baseline_rows = base.samples()
+    noise = {"fidelity": noise_part(base.fidelity), "evaluation": _noise(base, baseline_rows)}
     record = {
         "release": config.release.name,
         "baseline": {**base.identity(), **_baseline_part(baseline_rows), **base.absolute(base)},
         "confidence": CONFIDENCE,
+        "noise": noise,
         "variants": {
-            name: _variant_part(_Measured(config, name), base, baseline_rows)
+            name: _variant_part(_Measured(config, name), base, baseline_rows, noise)
             for name in config.release.names
             if name != BASELINE
         },
@@ -136,7 +138,9 @@ class _Measured:
         }
 
 
-def _variant_part(own: _Measured, base: _Measured, baseline_rows: pd.DataFrame) -> dict[str, Any]:
+def _variant_part(
+    own: _Measured, base: _Measured, baseline_rows: pd.DataFrame, noise: dict[str, Any]
+) -> dict[str, Any]:
     if own.unsupported:
         return {**own.identity(), "unsupported": own.unsupported}
     against = own.fidelity.get("baseline_checkpoint_hash")
@@ -150,13 +154,13 @@ def _variant_part(own: _Measured, base: _Measured, baseline_rows: pd.DataFrame) 
     return {
         **own.identity(),
         "mismatches": [*_mismatches(own, base), *_missing(pairing)],
-        "notes": _notes(pairing),
+        "notes": [*_notes(pairing), *_inside_the_noise(own.fidelity, noise["fidelity"])],
         "paired": len(pairing.rows),
         "unpaired_baseline": pairing.unpaired_baseline,
         "unpaired_variant": pairing.unpaired_variant,
         "categories_missing": pairing.missing,
         "overall": overall(pairing.rows, CONFIDENCE),
-        "categories": categories(pairing.rows, CONFIDENCE),
+        "categories": _against_noise(categories(pairing.rows, CONFIDENCE), noise["evaluation"]),
         **own.absolute(base),
     }
 
@@ -196,6 +200,37 @@ def _notes(pairing: Pairing) -> list[str]:
     return [
         f"{pairing.unpaired_baseline} questions of the baseline and"
         f" {pairing.unpaired_variant} of the variant have no partner and are left out"
+    ]
+
+
+def _noise(base: _Measured, rows: pd.DataFrame) -> dict[str, Any] | None:
+    """What two runs of the baseline differ by, by category; ``None`` where there was one."""
+    path = base.folder / "again" / "samples.parquet"
+    if not path.exists():
+        return None
+    again = pair(rows, read_table(path, base.command), BASELINE)
+    parts = {"overall": overall(again.rows, CONFIDENCE), **categories(again.rows, CONFIDENCE)}
+    keys = ("n", "delta", "disagreement", "right_to_wrong", "wrong_to_right")
+    return {name: {key: part[key] for key in keys} for name, part in parts.items()}
+
+
+def _against_noise(
+    found: dict[str, dict[str, Any]], noise: dict[str, Any] | None
+) -> dict[str, dict[str, Any]]:
+    """Whether no more answers changed sides than between two runs of the baseline."""
+    for category, part in found.items():
+        floor = (noise or {}).get(category)
+        part["inside_noise"] = floor and part["disagreement"] <= floor["disagreement"]
+    return found
+
+
+def _inside_the_noise(kl: dict[str, Any], floor: dict[str, Any] | None) -> list[str]:
+    if not floor or kl["kl_ci_low"] > floor["kl_ci_high"]:
+        return []
+    return [
+        f"mean KL {kl['kl_mean']:.4f} is within the noise floor {floor['kl_mean']:.4f}"
+        f" [{floor['kl_ci_low']:.4f}, {floor['kl_ci_high']:.4f}] of two runs of the baseline:"
+        " indistinguishable from it"
     ]
 
 

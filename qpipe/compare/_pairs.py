@@ -22,7 +22,7 @@ class Pairing:
     """Rows asked of both, and how many were asked of one only."""
 
     rows: pd.DataFrame
-    """Columns ``category``, ``score_baseline``, ``score``, ``cut_baseline``, ``cut``."""
+    """Columns ``category``, and of both: ``score``, ``cut``, ``response`` (``…_baseline``)."""
     unpaired_baseline: int
     unpaired_variant: int
     missing: list[str]
@@ -85,6 +85,7 @@ def _keyed(samples: pd.DataFrame) -> pd.DataFrame:
             _COPY: ordered.groupby(KEY).cumcount(),
             "score": ordered["score"].astype(float),
             "cut": cut_by_length(ordered),
+            "response": ordered["response"],
         }
     )
 
@@ -102,8 +103,15 @@ def _compared(rows: pd.DataFrame, confidence: float) -> dict[str, Any]:
         },
         "right_to_wrong": score.losses,
         "wrong_to_right": score.wins,
+        "wrong_to_other_wrong": _other_wrong(rows),
         **_truncation(rows, confidence),
     }
+
+
+def _other_wrong(rows: pd.DataFrame) -> int:
+    """Questions that both score alike and below 1, with another answer."""
+    alike = rows["score"].eq(rows["score_baseline"]) & rows["score"].lt(1)
+    return int((alike & rows["response"].ne(rows["response_baseline"])).sum())
 
 
 def _truncation(rows: pd.DataFrame, confidence: float) -> dict[str, Any]:

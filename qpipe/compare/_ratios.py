@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["fidelity_part", "memory_part", "speed_part"]
+__all__ = ["fidelity_part", "memory_part", "noise_part", "speed_part"]
 
 _FIDELITY = (
     "self",
@@ -19,10 +19,15 @@ _FIDELITY = (
     "top1_agreement",
     "top1_ci_low",
     "top1_ci_high",
+    "dp_mean",
+    "dp_rms",
     "perplexity",
     "perplexity_baseline",
+    "perplexity_ln_ratio",
     "categories",
+    "answers",
 )
+_NOISE = ("order", "concurrency", "kl_mean", "kl_ci_low", "kl_ci_high", "top1_agreement")
 _RATES = ("output_tok_s", "total_tok_s", "req_s")
 _LATENCIES = ("ttft_ms", "tpot_ms", "e2e_ms")
 
@@ -30,6 +35,12 @@ _LATENCIES = ("ttft_ms", "tpot_ms", "e2e_ms")
 def fidelity_part(record: dict[str, Any]) -> dict[str, Any]:
     """The figures of a fidelity record, without what it was measured on."""
     return {"categories": {}} | {key: record[key] for key in _FIDELITY if key in record}
+
+
+def noise_part(record: dict[str, Any]) -> dict[str, Any] | None:
+    """What two runs of the baseline differ by; ``None`` where there was one."""
+    noise = record.get("noise")
+    return noise and {key: noise[key] for key in (*_NOISE, "categories") if key in noise}
 
 
 def speed_part(own: dict[str, Any], base: dict[str, Any]) -> list[dict[str, Any]]:

@@ -184,6 +184,10 @@ class Fidelity(Model):
     """Longest text in tokens; longer ones are cut."""
     max_texts: Positive = 8
     """Texts a category."""
+    answers: int = Field(default=4, ge=0)
+    """Texts a category whose second half the baseline answers greedily instead."""
+    answer_tokens: Positive = 64
+    """Longest answer in tokens."""
     concurrency: Positive = 4
     """Requests in flight."""
 
@@ -197,6 +201,8 @@ class Evaluation(Model):
     """Requests in flight."""
     limit: Positive | None = None
     """At most this many questions a task."""
+    noise_floor: bool = True
+    """Ask the baseline everything twice: differences are shown against what differs then."""
     data_dir: str | None = None
     """Folder with local copies of public sets, read instead of the hub."""
     seed: Seed = 0

@@ -46,6 +46,7 @@ def run_suites(
     checkpoint_hash: str,
     context: dict[str, Any],
     out_dir: Path,
+    again: bool = False,
     on_cell: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
     """Run planned cells against ``base_url`` and write ``out_dir``.
@@ -62,6 +63,8 @@ def run_suites(
         checkpoint_hash: Hash of the served checkpoint.
         context: Everything else that makes results incomparable: engine, flags, arithmetic.
         out_dir: Where ``results.json`` and ``samples.parquet`` go.
+        again: A second time, at half the concurrency and with the cells in reverse: what differs
+            then is noise, as batches are composed otherwise.
         on_cell: Called with one line for every finished cell.
 
     Raises:
@@ -78,7 +81,11 @@ def run_suites(
         # Prompts, requests and scores are made by this package: another code, another result.
         "code": digest([hash_file(path) for path in sorted(Path(__file__).parent.rglob("*.py"))]),
         "seed": evaluation.seed,
+        "again": again,
     }
+    cells, concurrency = list(cells), evaluation.concurrency
+    if again:
+        cells, concurrency = cells[::-1], max(1, concurrency // 2)
     model: ServedModel | None = None
     results: list[tuple[Cell, Result, bool]] = []
     log = evaluation_log(config, variant)
@@ -96,7 +103,7 @@ def run_suites(
                         base_url,
                         model_id,
                         tokenizer_dir,
-                        concurrency=evaluation.concurrency,
+                        concurrency=concurrency,
                         seed=evaluation.seed,
                         trust_remote_code=config.release.model.trust_remote_code,
                     )

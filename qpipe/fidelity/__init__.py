@@ -1,6 +1,7 @@
 """How near a served variant's next-token distribution is to the baseline's."""
 
 from qpipe.fidelity._kl import coarse_kl
-from qpipe.fidelity._stage import held_out_texts, load_paragraphs, measure_fidelity
+from qpipe.fidelity._stage import measure_fidelity
+from qpipe.fidelity._texts import held_out_texts, load_paragraphs
 
 __all__ = ["coarse_kl", "held_out_texts", "load_paragraphs", "measure_fidelity"]

@@ -5,21 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
-from typing import Any
+from typing import Any, TypeVar
 
-import numpy as np
 import pandas as pd
 
-from qpipe.config import Config
-from qpipe.errors import ConfigError, Fault, InvalidMeasurement
-from qpipe.fidelity._kl import coarse_kl
+from qpipe.config import Config, Fidelity
+from qpipe.errors import InvalidMeasurement
+from qpipe.fidelity._summary import compare_texts
+from qpipe.fidelity._texts import ANSWER, BASELINE, logprob_store
 from qpipe.records import digest, read_table, write_json
 from qpipe.serving import Client
-from qpipe.stats import cluster_mean_interval
 
-__all__ = ["held_out_texts", "load_paragraphs", "measure_fidelity"]
+__all__ = ["measure_fidelity"]
 
-BASELINE = "bf16"
+T = TypeVar("T")
 
 
 def measure_fidelity(
@@ -32,6 +31,9 @@ def measure_fidelity(
 ) -> dict[str, Any]:
     """Write ``out/fidelity/<variant>.json``; the baseline's logprobs are stored beside its record.
 
+    The baseline also answers the first halves of some texts greedily, and its texts are asked a
+    second time in reverse order and at another concurrency: what differs then is the noise floor.
+
     Args:
         config: The release.
         variant: Name of the variant that ``client``'s server serves.
@@ -43,46 +45,34 @@ def measure_fidelity(
     Raises:
         InvalidMeasurement: a quantized variant answers exactly like the baseline.
     """
-    workspace, settings = config.workspace, config.release.fidelity
-    progress(f"fidelity on {len(texts)} held-out texts")
-    with ThreadPoolExecutor(settings.concurrency) as pool:
-        try:
-            answers = list(
-                pool.map(lambda ids: client.prompt_logprobs(ids, settings.top_k), texts["ids"])
-            )
-        except BaseException:  # Ctrl-C must not wait for the texts that are still to come
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-    columns = pd.DataFrame([asdict(answer) for answer in answers])
-    measured = pd.concat([texts[["category", "text_hash"]], columns], axis=1)
-    # In the rows, so that the baseline's logprobs cannot be taken for another checkpoint's.
-    measured = measured.assign(checkpoint_hash=provenance.get("checkpoint_hash"))
-    data_hash = digest(sorted(texts["text_hash"]), settings.top_k)
-    store = workspace.fidelity(BASELINE).with_suffix(".parquet")
+    settings = config.release.fidelity
+    checkpoint = provenance.get("checkpoint_hash")
+    noise: dict[str, Any] | None = None
     if variant == BASELINE:
-        store.parent.mkdir(parents=True, exist_ok=True)
-        beside = store.with_suffix(".partial")
-        measured.to_parquet(beside)
-        beside.replace(store)
-        baseline = measured
+        texts = pd.concat([texts, _answers(client, texts, settings)], ignore_index=True)
+        progress(f"fidelity on {len(texts)} texts")
+        measured = baseline = _measured(client, texts, settings, settings.concurrency)
+        progress("fidelity again, in reverse order")
+        noise = _noise(client, texts, settings, baseline)
+        # In the rows, so that the logprobs cannot be taken for another checkpoint's.
+        _keep(config, baseline.assign(checkpoint_hash=checkpoint))
+        baseline_checkpoint = checkpoint
     else:
-        baseline = read_table(store, f"qpipe measure {BASELINE}")
-    paired = baseline.merge(measured, on=["category", "text_hash"], suffixes=("_p", "_q"))
-    rows = [_position_values(row) for row in paired.to_dict("records")]
-    per_text = pd.DataFrame(rows).assign(category=list(paired["category"]))
+        progress(f"fidelity on {len(texts)} texts")
+        baseline = read_table(logprob_store(config), f"qpipe measure {BASELINE}")
+        baseline_checkpoint = baseline["checkpoint_hash"].iloc[0]
+        measured = _measured(client, texts, settings, settings.concurrency)
     record = {
         "variant": variant,
         "baseline": BASELINE,
-        "baseline_checkpoint_hash": paired["checkpoint_hash_p"].iloc[0],
+        "baseline_checkpoint_hash": baseline_checkpoint,
         "self": variant == BASELINE,
         "top_k": settings.top_k,
         "lower_bound": "KL over shared top-k tokens and one bucket: at most the full KL",
-        **_summary(per_text),
-        "data_hash": data_hash,
+        **compare_texts(baseline, measured),
+        "noise": noise,
+        "data_hash": digest(sorted(texts["text_hash"]), settings.top_k),
         "provenance": provenance,
-        "categories": {
-            str(name): _summary(group) for name, group in per_text.groupby("category", sort=True)
-        },
     }
     if config.scheme_of(variant) is not None and record["kl_max"] == 0.0:
         # Rounding always moves some logprob: identical answers mean that it did not happen.
@@ -90,109 +80,59 @@ def measure_fidelity(
             f"'{variant}' answers exactly like the baseline: its quantization did not take effect",
             mend="see the engine's log for the checkpoint and kernels that it loaded",
         )
-    write_json(workspace.fidelity(variant), record)
+    write_json(config.workspace.fidelity(variant), record)
     return record
 
 
-def load_paragraphs(config: Config) -> dict[str, list[str]]:
-    """The paragraphs of every held-out file, by category.
-
-    Raises:
-        ConfigError: there is no file, or one holds no text.
-    """
-    settings, faults = config.release.fidelity, []
-    found: dict[str, list[str]] = {}
-    for path in sorted((config.workspace.root / settings.texts).glob("*.txt")):
-        where = f"{settings.texts}/{path.name}"
-        try:
-            parts = path.read_text(encoding="utf-8").split("\n\n")
-        except UnicodeDecodeError as error:
-            faults.append(Fault(where, "-", f"not UTF-8: {error}", "save it as UTF-8"))
-            continue
-        found[path.stem] = [part.strip("\n") for part in parts if part.strip()]
-        if not found[path.stem]:
-            faults.append(Fault(where, "-", "there is no text", "add paragraphs or remove it"))
-    if not found and not faults:
-        mend = "add CATEGORY.txt files"
-        faults.append(Fault(settings.texts, "-", "there are no *.txt files", mend))
-    if faults:
-        raise ConfigError(faults)
-    return {category: parts[: settings.max_texts] for category, parts in found.items()}
+def _measured(
+    client: Client, texts: pd.DataFrame, settings: Fidelity, concurrency: int
+) -> pd.DataFrame:
+    """``texts`` with the served model's logprobs at each position."""
+    found = _each(
+        lambda ids: client.prompt_logprobs(ids, settings.top_k), list(texts["text"]), concurrency
+    )
+    columns = pd.DataFrame([asdict(answer) for answer in found], index=texts.index)
+    return pd.concat([texts, columns], axis=1)
 
 
-def held_out_texts(config: Config, variant: str) -> pd.DataFrame:
-    """Held-out texts as token ids: ``category``, ``text_hash``, ``ids``.
-
-    All that can be wrong before ``variant`` is served is found here.
-
-    Raises:
-        MissingInput: the baseline was not measured.
-        ConfigError: a held-out file is empty, or the texts changed since the baseline's run.
-    """
-    from transformers import AutoTokenizer
-
-    settings, workspace = config.release.fidelity, config.workspace
-    paragraphs = load_paragraphs(config)
-    tokenizer = AutoTokenizer.from_pretrained(
-        workspace.model, trust_remote_code=config.release.model.trust_remote_code
+def _answers(client: Client, texts: pd.DataFrame, settings: Fidelity) -> pd.DataFrame:
+    """Greedy continuations of the first halves of some texts, as texts of their own."""
+    some = texts.groupby("category", sort=False).head(settings.answers)
+    prompts = [ids[: max(1, len(ids) // 2)] for ids in some["text"]]
+    tails = _each(
+        lambda ids: client.complete(ids, settings.answer_tokens), prompts, settings.concurrency
     )
     rows = []
-    for category, parts in paragraphs.items():
-        for text in parts:
-            ids = tokenizer(text)["input_ids"][: settings.max_tokens]
-            if len(ids) > 1:
-                rows.append({"category": category, "text_hash": digest(ids), "ids": ids})
-    texts = pd.DataFrame(rows).drop_duplicates("text_hash", ignore_index=True)
-    if variant != BASELINE:
-        _check_baseline(config, texts)
-    return texts
+    for category, prompt, tail in zip(some["category"], prompts, tails, strict=True):
+        if tail:
+            ids = [*prompt, *tail]
+            row = {"kind": ANSWER, "category": category, "text_hash": digest(ids)}
+            # The distribution that the prompt's last token gives is that of the first answer.
+            rows.append({**row, "text": ids, "first": len(prompt) - 1})
+    found = pd.DataFrame(rows, columns=list(texts.columns))
+    return found.drop_duplicates("text_hash", ignore_index=True)
 
 
-def _check_baseline(config: Config, texts: pd.DataFrame) -> None:
-    store = config.workspace.fidelity(BASELINE).with_suffix(".parquet")
-    key = ["category", "text_hash"]
-    baseline = read_table(store, f"qpipe measure {BASELINE}", key)
-    if sorted(baseline.itertuples(index=False)) != sorted(texts[key].itertuples(index=False)):
-        message = "the held-out texts differ from those of the baseline's run"
-        mend = f"run `qpipe measure {BASELINE}` again"
-        raise ConfigError([Fault(config.release.fidelity.texts, "-", message, mend)])
+def _noise(
+    client: Client, texts: pd.DataFrame, settings: Fidelity, baseline: pd.DataFrame
+) -> dict[str, Any]:
+    concurrency = max(1, settings.concurrency // 2) if settings.concurrency > 1 else 2
+    again = _measured(client, texts[::-1].reset_index(drop=True), settings, concurrency)
+    return {"order": "reverse", "concurrency": concurrency, **compare_texts(baseline, again)}
 
 
-def _position_values(row: dict[Any, Any]) -> dict[str, Any]:
-    """Per-position values of one text, measured on both servers."""
-    both = zip(row["ids_p"], row["logprobs_p"], row["ids_q"], row["logprobs_q"], strict=True)
-    kl, agree = [], []
-    for ids_p, logprobs_p, ids_q, logprobs_q in both:
-        kl.append(coarse_kl(list(ids_p), list(logprobs_p), list(ids_q), list(logprobs_q)))
-        agree.append(ids_p[0] == ids_q[0])
-    return {
-        "kl": np.array(kl),
-        "agree": np.array(agree, dtype=float),
-        "nll_p": -np.asarray(row["actual_p"], dtype=float),
-        "nll_q": -np.asarray(row["actual_q"], dtype=float),
-    }
+def _each(ask: Callable[[list[int]], T], inputs: list[list[int]], concurrency: int) -> list[T]:
+    with ThreadPoolExecutor(concurrency) as pool:
+        try:
+            return list(pool.map(ask, inputs))
+        except BaseException:  # Ctrl-C must not wait for the texts that are still to come
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
 
 
-def _summary(texts: pd.DataFrame) -> dict[str, Any]:
-    kl = np.concatenate(list(texts["kl"]))
-    mean, low, high = cluster_mean_interval(list(texts["kl"]))
-    # The rate of disagreement, like KL, is a small positive number.
-    differ, differ_low, differ_high = cluster_mean_interval([1 - text for text in texts["agree"]])
-    p50, p95, p99 = np.percentile(kl, [50, 95, 99])
-    nll = {side: np.concatenate(list(texts[f"nll_{side}"])).mean() for side in "pq"}
-    return {
-        "texts": len(texts),
-        "positions": len(kl),
-        "kl_mean": mean,
-        "kl_ci_low": low,
-        "kl_ci_high": high,
-        "kl_p50": float(p50),
-        "kl_p95": float(p95),
-        "kl_p99": float(p99),
-        "kl_max": float(kl.max()),
-        "top1_agreement": 1 - differ,
-        "top1_ci_low": max(0.0, 1 - differ_high),
-        "top1_ci_high": 1 - differ_low,
-        "perplexity_baseline": float(np.exp(nll["p"])),
-        "perplexity": float(np.exp(nll["q"])),
-    }
+def _keep(config: Config, baseline: pd.DataFrame) -> None:
+    store = logprob_store(config)
+    store.parent.mkdir(parents=True, exist_ok=True)
+    beside = store.with_suffix(".partial")
+    baseline.to_parquet(beside)
+    beside.replace(store)

@@ -21,6 +21,7 @@ from qpipe.serving import Server, plan_serving, start
 
 __all__ = ["PARTS", "measure"]
 
+BASELINE = "bf16"
 PARTS = ("fidelity", "evaluate", "bench")
 
 
@@ -61,23 +62,29 @@ def measure(
         if texts is not None:
             measure_fidelity(config, variant, texts, server.client, provenance, progress)
         if "evaluate" in only:
-            progress("evaluation")
-            run_suites(
-                config,
-                variant,
-                cells,
-                base_url=server.client.base_url,
-                model_id=variant,
-                tokenizer_dir=plan.tokenizer,
-                checkpoint_hash=plan.checkpoint_hash,
-                context={
-                    **provenance,
-                    "seed": config.release.evaluation.seed,
-                    "simulator": _simulator(mode),
-                },
-                out_dir=config.workspace.evaluation(variant),
-                on_cell=progress,
-            )
+            folder = config.workspace.evaluation(variant)
+            runs = [(folder, False)]
+            if variant == BASELINE and config.release.evaluation.noise_floor:
+                runs.append((folder / "again", True))
+            for out_dir, again in runs:
+                progress("evaluation again" if again else "evaluation")
+                run_suites(
+                    config,
+                    variant,
+                    cells,
+                    base_url=server.client.base_url,
+                    model_id=variant,
+                    tokenizer_dir=plan.tokenizer,
+                    checkpoint_hash=plan.checkpoint_hash,
+                    context={
+                        **provenance,
+                        "seed": config.release.evaluation.seed,
+                        "simulator": _simulator(mode),
+                    },
+                    out_dir=out_dir,
+                    again=again,
+                    on_cell=progress,
+                )
         if "bench" in only:
             measure_bench(config, variant, server, provenance, progress)
 

@@ -81,11 +81,11 @@ class Client:
                 found.setdefault(sample.name, []).append((dict(sample.labels), sample.value))
         return found
 
-    def complete(self, prompt: list[int], max_tokens: int) -> str:
-        """Greedy completion of token ids."""
+    def complete(self, prompt: list[int], max_tokens: int) -> list[int]:
+        """The token ids of a greedy completion."""
         body = {"prompt": prompt, "max_tokens": max_tokens, "temperature": 0}
-        answer = self._completion(body)
-        return str(answer["choices"][0]["text"])
+        answer = self._completion({**body, "return_token_ids": True})
+        return [int(token) for token in answer["choices"][0]["token_ids"]]
 
     def prompt_logprobs(self, prompt: list[int], top_k: int) -> PromptLogprobs:
         """The model's distribution at each position of ``prompt``."""

@@ -27,12 +27,18 @@ class FakeClient(Client):
     def __init__(self, ids: list[int], logprobs: list[float], swap: str = "") -> None:
         self.ids, self.values, self.swap = ids, logprobs, list(swap.encode())
         self.asked: list[int] = []
+        self.texts: list[list[int]] = []
 
     def prompt_logprobs(self, prompt: list[int], top_k: int) -> PromptLogprobs:
         self.asked.append(len(prompt))
+        self.texts.append(prompt)
         count = len(prompt) - 1
         ids = self.ids[::-1] if prompt[:1] == self.swap else self.ids
         return PromptLogprobs([ids] * count, [self.values] * count, [-1.0] * count)
+
+
+    def complete(self, prompt: list[int], max_tokens: int) -> list[int]:
+        return [prompt[-1]] * max_tokens
 
 
 BASELINE, VARIANT = FakeClient([1, 2], LIKELY), FakeClient([2, 1], OTHER)
@@ -49,7 +55,7 @@ def config(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Config:
     monkeypatch.setitem(sys.modules, "transformers", SimpleNamespace(AutoTokenizer=auto))
     texts(workspace, "prose", "First text.\n\nSecond, longer text.\n\n\n\nThird.")
     texts(workspace, "code", "print(1)\n\nx\n\nFirst text.")
-    return small_config(workspace, fidelity={"max_tokens": 12, "top_k": 2, "max_texts": 3})
+    return small_config(workspace, fidelity={"max_tokens": 12, "top_k": 2, "max_texts": 3, "answers": 0})
 
 
 def texts(workspace: Workspace, category: str, text: str) -> None:
@@ -102,7 +108,7 @@ def test_the_baseline_that_a_record_is_against(config: Config) -> None:
 def test_top1_interval_resamples_texts(workspace: Workspace, config: Config) -> None:
     (workspace.root / "evalsets" / "heldout" / "code.txt").unlink()
     texts(workspace, "prose", "\n\n".join(letter * 12 for letter in "abcd"))
-    config = small_config(workspace, fidelity={"max_tokens": 12, "top_k": 2})
+    config = small_config(workspace, fidelity={"max_tokens": 12, "top_k": 2, "answers": 0})
     measured(config, "bf16", BASELINE)
     record = measured(config, "gptq", FakeClient([1, 2], OTHER, swap="a"))
     # One text of four disagrees in every position: as four values, not as 44 independent ones.
@@ -143,3 +149,47 @@ def test_empty_held_out_files(config: Config, tmp_path: Path) -> None:
         path.unlink()
     with pytest.raises(ConfigError, match=r"no \*\.txt files"):
         measured(config, "bf16", BASELINE)
+
+
+class Restless(FakeClient):
+    """Gives other logprobs once ``after`` texts were asked, as batches of another make-up do."""
+
+    after = 4
+
+    def prompt_logprobs(self, prompt: list[int], top_k: int) -> PromptLogprobs:
+        self.values = LIKELY if len(self.asked) < self.after else OTHER
+        return super().prompt_logprobs(prompt, top_k)
+
+
+def test_noise_is_what_two_runs_of_the_baseline_differ_by(config: Config) -> None:
+    client = Restless([1, 2], LIKELY)
+    record = measured(config, "bf16", client)
+    wanted = 0.7 * np.log(0.7 / 0.5) + 0.2 * np.log(0.2 / 0.3) + 0.1 * np.log(0.1 / 0.2)
+    assert record["kl_mean"] == 0
+    assert record["noise"]["kl_mean"] == pytest.approx(wanted)
+    assert record["noise"]["concurrency"] != config.release.fidelity.concurrency
+    assert set(record["noise"]["categories"]) == {"code", "prose"}
+    # Concurrent requests may overtake each other; the order they are sent in is the reverse.
+    assert sorted(client.texts[:4]) == sorted(client.texts[4:])
+    assert measured(config, "gptq", VARIANT)["noise"] is None
+
+
+def test_the_baselines_own_answers(workspace: Workspace, config: Config) -> None:
+    config = small_config(
+        workspace, fidelity={"max_tokens": 12, "top_k": 2, "answers": 1, "answer_tokens": 3}
+    )
+    measured(config, "bf16", BASELINE)
+    client = FakeClient([2, 1], OTHER)
+    record = measured(config, "gptq", client)
+    # Half of a text, then three tokens of the baseline's; only these three are judged.
+    assert record["answers"]["positions"] == 3 * record["answers"]["texts"] == 6
+    assert set(record["answers"]["categories"]) == {"code", "prose"}
+    answers = [text for text in client.texts if text[-3:] == [text[-4]] * 3]
+    assert [len(text) for text in answers] == [len("print(1)") // 2 + 3, 12 // 2 + 3]
+
+
+def test_probability_of_the_texts_own_tokens(config: Config) -> None:
+    measured(config, "bf16", BASELINE)
+    record = measured(config, "gptq", VARIANT)
+    assert record["dp_rms"] == record["dp_mean"] == record["perplexity_ln_ratio"] == 0
+

@@ -41,7 +41,7 @@ def replying(rows: list[Any], asked: list[dict[str, Any]] | None = None) -> Answ
     def answer(request: httpx.Request) -> httpx.Response:
         if asked is not None:
             asked.append(json.loads(request.content))
-        choice = {"text": " hi", "prompt_logprobs": rows}
+        choice = {"text": " hi", "token_ids": [8, 9], "prompt_logprobs": rows}
         # As the engine writes it: Python's JSON, which has NaN and Infinity.
         return httpx.Response(200, content=json.dumps({"choices": [choice]}).encode())
 
@@ -74,7 +74,7 @@ def test_nan_logprobs_are_refused(serve: Callable[[Answer], Client]) -> None:
 
 
 def test_completion(serve: Callable[[Answer], Client]) -> None:
-    assert serve(replying([])).complete([1, 2], max_tokens=4) == " hi"
+    assert serve(replying([])).complete([1, 2], max_tokens=4) == [8, 9]
 
 
 def test_refusal_carries_the_servers_words(serve: Callable[[Answer], Client]) -> None:

@@ -1,0 +1,91 @@
+"""The texts of the fidelity measurement: held-out ones, and the baseline's own answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+
+from qpipe.config import Config
+from qpipe.errors import ConfigError, Fault
+from qpipe.records import digest, read_table
+
+__all__ = ["ANSWER", "BASELINE", "HELD_OUT", "held_out_texts", "load_paragraphs", "logprob_store"]
+
+BASELINE = "bf16"
+HELD_OUT, ANSWER = "held-out", "answer"
+
+
+def logprob_store(config: Config) -> Path:
+    """Where the baseline's logprobs lie."""
+    return config.workspace.fidelity(BASELINE).with_suffix(".parquet")
+
+
+def load_paragraphs(config: Config) -> dict[str, list[str]]:
+    """The paragraphs of every held-out file, by category.
+
+    Raises:
+        ConfigError: there is no file, or one holds no text.
+    """
+    settings, faults = config.release.fidelity, []
+    found: dict[str, list[str]] = {}
+    for path in sorted((config.workspace.root / settings.texts).glob("*.txt")):
+        where = f"{settings.texts}/{path.name}"
+        try:
+            parts = path.read_text(encoding="utf-8").split("\n\n")
+        except UnicodeDecodeError as error:
+            faults.append(Fault(where, "-", f"not UTF-8: {error}", "save it as UTF-8"))
+            continue
+        found[path.stem] = [part.strip("\n") for part in parts if part.strip()]
+        if not found[path.stem]:
+            faults.append(Fault(where, "-", "there is no text", "add paragraphs or remove it"))
+    if not found and not faults:
+        mend = "add CATEGORY.txt files"
+        faults.append(Fault(settings.texts, "-", "there are no *.txt files", mend))
+    if faults:
+        raise ConfigError(faults)
+    return {category: parts[: settings.max_texts] for category, parts in found.items()}
+
+
+def held_out_texts(config: Config, variant: str) -> pd.DataFrame:
+    """Texts as token ids: ``kind``, ``category``, ``text_hash``, ``text`` (ids), ``first``.
+
+    ``first`` is the first position that counts. For a variant the baseline's answers follow the
+    held-out texts. All that can be wrong before ``variant`` is served is found here.
+
+    Raises:
+        MissingInput: the baseline was not measured.
+        ConfigError: a held-out file is empty, or the texts changed since the baseline's run.
+    """
+    from transformers import AutoTokenizer
+
+    settings, workspace = config.release.fidelity, config.workspace
+    paragraphs = load_paragraphs(config)
+    tokenizer = AutoTokenizer.from_pretrained(
+        workspace.model, trust_remote_code=config.release.model.trust_remote_code
+    )
+    rows = []
+    for category, parts in paragraphs.items():
+        for text in parts:
+            ids = tokenizer(text)["input_ids"][: settings.max_tokens]
+            if len(ids) > 1:
+                row = {"kind": HELD_OUT, "category": category, "text_hash": digest(ids)}
+                rows.append({**row, "text": ids, "first": 0})
+    texts = pd.DataFrame(rows).drop_duplicates("text_hash", ignore_index=True)
+    return texts if variant == BASELINE else _with_answers(config, texts)
+
+
+def _with_answers(config: Config, texts: pd.DataFrame) -> pd.DataFrame:
+    known = read_table(logprob_store(config), f"qpipe measure {BASELINE}", list(texts.columns))
+    answers = known[known["kind"] == ANSWER]
+    key = ["category", "text_hash"]
+    same = [
+        sorted(rows[key].itertuples(index=False, name=None))
+        for rows in (known[known["kind"] == HELD_OUT], texts)
+    ]
+    if same[0] != same[1]:
+        message = "the held-out texts differ from those of the baseline's run"
+        mend = f"run `qpipe measure {BASELINE}` again"
+        raise ConfigError([Fault(config.release.fidelity.texts, "-", message, mend)])
+    answers = answers.assign(text=[list(map(int, ids)) for ids in answers["text"]])
+    return pd.concat([texts, answers], ignore_index=True)
