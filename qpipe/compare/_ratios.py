@@ -27,7 +27,6 @@ _FIDELITY = (
     "categories",
     "answers",
 )
-_NOISE = ("order", "concurrency", "kl_mean", "kl_ci_low", "kl_ci_high", "top1_agreement")
 _RATES = ("output_tok_s", "total_tok_s", "req_s")
 _LATENCIES = ("ttft_ms", "tpot_ms", "e2e_ms")
 
@@ -40,7 +39,9 @@ def fidelity_part(record: dict[str, Any]) -> dict[str, Any]:
 def noise_part(record: dict[str, Any]) -> dict[str, Any] | None:
     """What two runs of the baseline differ by; ``None`` where there was one."""
     noise = record.get("noise")
-    return noise and {key: noise[key] for key in (*_NOISE, "categories") if key in noise}
+    return noise and {"order": noise["order"], "concurrency": noise["concurrency"]} | {
+        key: noise[key] for key in _FIDELITY if key in noise
+    }
 
 
 def speed_part(own: dict[str, Any], base: dict[str, Any]) -> list[dict[str, Any]]:

@@ -96,6 +96,8 @@ class View:
     parameters: int | None
     policy: dict[str, Any]
     confidence: float
+    noise: dict[str, Any]
+    """What two runs of the baseline differ by: ``fidelity`` and ``evaluation``."""
     rows: list[Row]
     sensitivity: dict[str, list[dict[str, Any]]]
     calibration: dict[str, dict[str, Any]]
@@ -146,6 +148,7 @@ def gather(config: Config) -> View:
         parameters=manifest.get("parameters"),
         policy={key: value for key, value in gate["policy"].items() if value is not None},
         confidence=deltas["confidence"],
+        noise=deltas.get("noise") or {},
         rows=[_row(config, name, deltas, gate["verdicts"][name]) for name in release.names],
         sensitivity={source: units for source, units in deltas["sensitivity"].items() if units},
         calibration=_calibration(config),
