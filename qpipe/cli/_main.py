@@ -200,6 +200,21 @@ def measure(variant: str, only: tuple[str, ...]) -> None:
 
 
 @cli.command()
+@click.argument("variant")
+def fidelity(variant: str) -> None:
+    """Serve VARIANT and measure how near its distribution is to the baseline's.
+
+    The same as `qpipe measure VARIANT --only fidelity`.
+
+    Example: qpipe fidelity gptq-w4a16
+    """
+    from qpipe.measure import measure as run
+
+    with _progress(f"fidelity {variant}") as progress:
+        run(_config(), variant, progress, ["fidelity"])
+
+
+@cli.command()
 @click.argument("source")
 def sensitivity(source: str) -> None:
     """Rank SOURCE's fused units by the KL that each costs.

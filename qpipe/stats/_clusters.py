@@ -10,7 +10,9 @@ from scipy import stats
 
 from qpipe.stats._resample import Array, bootstrap_interval
 
-__all__ = ["cluster_mean_interval", "mean_interval"]
+__all__ = ["FEW", "cluster_mean_interval", "mean_interval"]
+
+FEW = 20
 
 _WIDEST = 50.0  # on the log scale: two texts can say next to nothing, but not infinity
 
@@ -53,7 +55,10 @@ def cluster_mean_interval(
 def mean_interval(
     per_text_values: Array, weights: Array, confidence: float = 0.95, seed: int = 0
 ) -> tuple[float, float, float]:
-    """Weighted mean of one value a text, and its BCa bootstrap interval over texts.
+    """Weighted mean of one value a text, and its interval over texts.
+
+    A BCa bootstrap; below ``FEW`` texts, where that is too narrow (it holds the truth in 90% of
+    cases at ten), Student's t with the error of a ratio of text totals (Cochran 1977, 6.13).
 
     Returns:
         mean, low, high; the three are equal where there is one text.
@@ -67,6 +72,12 @@ def mean_interval(
     mean = float((means * counts).sum() / counts.sum())
     if means.size < 2 or np.ptp(means) == 0:
         return mean, mean, mean
+
+    if means.size < FEW:
+        spread = float(np.square(counts * (means - mean)).sum()) * means.size / (means.size - 1)
+        error = math.sqrt(spread) / float(counts.sum())
+        reach = float(stats.t.ppf(0.5 + confidence / 2, means.size - 1)) * error
+        return mean, mean - reach, mean + reach
 
     def weighted(totals: Array, sizes: Array, axis: int = -1) -> Array:
         return np.asarray(totals.sum(axis=axis) / sizes.sum(axis=axis))

@@ -13,7 +13,7 @@ from scipy import optimize, stats
 from statsmodels.stats.contingency_tables import mcnemar
 from statsmodels.stats.multitest import multipletests
 
-from qpipe.stats._clusters import mean_interval
+from qpipe.stats._clusters import FEW, mean_interval
 from qpipe.stats._resample import BATCH, RESAMPLES, Array
 
 __all__ = ["Paired", "holm", "paired_difference"]
@@ -55,7 +55,7 @@ def paired_difference(
 
     0/1 scores: exact McNemar test, and the score interval of Tango (1998, Statistics in Medicine
     17:891-908), which has a proper width even where no answer differs. Other scores: BCa bootstrap
-    (Efron 1987, JASA 82:171-185) and a sign-flip permutation test over questions.
+    (Efron 1987, JASA 82:171-185; Student's t below 20 questions) and a sign-flip permutation test over questions.
 
     Args:
         baseline: one score a question.
@@ -89,7 +89,7 @@ def paired_difference(
         method = "score interval of a constant difference"
     else:
         _, low, high = mean_interval(means, sizes, confidence, seed)
-        method = "BCa bootstrap"
+        method = "BCa bootstrap" if groups >= FEW else "Student's t"
     if groups == n and method.startswith("Tango"):
         p_value, test = _mcnemar(wins, losses), "exact McNemar"
     else:
