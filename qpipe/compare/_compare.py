@@ -9,6 +9,7 @@ import pandas as pd
 
 from qpipe.compare._pairs import Pairing, categories, cut_by_length, overall, pair
 from qpipe.compare._ratios import fidelity_part, memory_part, noise_part, speed_part
+from qpipe.compare._retrieval import retrieval_map
 from qpipe.config import Config
 from qpipe.errors import InvalidMeasurement
 from qpipe.hardware import identity
@@ -150,7 +151,8 @@ def _variant_part(
             f" the baseline's record is of {_short(base.checkpoint)}",
             mend=f"run `{own.command}`",
         )
-    pairing = pair(baseline_rows, own.samples(), own.name)
+    rows = own.samples()
+    pairing = pair(baseline_rows, rows, own.name)
     return {
         **own.identity(),
         "mismatches": [*_mismatches(own, base), *_missing(pairing)],
@@ -159,6 +161,7 @@ def _variant_part(
         "unpaired_baseline": pairing.unpaired_baseline,
         "unpaired_variant": pairing.unpaired_variant,
         "categories_missing": pairing.missing,
+        "retrieval": retrieval_map(rows),
         "overall": overall(pairing.rows, CONFIDENCE),
         "categories": _against_noise(categories(pairing.rows, CONFIDENCE), noise["evaluation"]),
         **own.absolute(base),
@@ -252,6 +255,7 @@ def _baseline_part(rows: pd.DataFrame) -> dict[str, Any]:
     cut = cut_by_length(rows)
     grouped = rows.assign(cut=cut).groupby("category", sort=True)
     return {
+        "retrieval": retrieval_map(rows),
         "overall": {"n": len(rows), "score": float(rows["score"].mean())},
         "categories": {
             str(category): {

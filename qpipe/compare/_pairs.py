@@ -22,7 +22,7 @@ class Pairing:
     """Rows asked of both, and how many were asked of one only."""
 
     rows: pd.DataFrame
-    """Columns ``category``, and of both: ``score``, ``cut``, ``response`` (``…_baseline``)."""
+    """Columns ``category``, ``cluster``, and of both: ``score``, ``cut``, ``response`` (``…_baseline``)."""
     unpaired_baseline: int
     unpaired_variant: int
     missing: list[str]
@@ -36,7 +36,7 @@ def pair(baseline: pd.DataFrame, variant: pd.DataFrame, name: str) -> Pairing:
         InvalidMeasurement: no row can be paired.
     """
     merged = _keyed(baseline).merge(
-        _keyed(variant).drop(columns="category"),
+        _keyed(variant).drop(columns=["category", "cluster"]),
         on=[*KEY, _COPY],
         suffixes=("_baseline", ""),
         validate="one_to_one",
@@ -86,6 +86,7 @@ def _keyed(samples: pd.DataFrame) -> pd.DataFrame:
             "score": ordered["score"].astype(float),
             "cut": cut_by_length(ordered),
             "response": ordered["response"],
+            "cluster": ordered["task"] + "/" + ordered["cluster"].fillna(ordered["doc_id"]),
         }
     )
 
@@ -130,8 +131,11 @@ def _truncation(rows: pd.DataFrame, confidence: float) -> dict[str, Any]:
 
 def _paired(rows: pd.DataFrame, column: str, confidence: float) -> Paired:
     baseline: np.ndarray[Any, np.dtype[np.float64]] = rows[f"{column}_baseline"].to_numpy(float)
+    clusters = rows["cluster"].to_list()
     try:
-        return paired_difference(baseline, rows[column].to_numpy(float), confidence)
+        return paired_difference(
+            baseline, rows[column].to_numpy(float), confidence, clusters=clusters
+        )
     except ValueError as error:
         raise InvalidMeasurement(
             f"a sample has no usable {column}: {error}", mend="measure the variant again"

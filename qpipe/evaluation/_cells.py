@@ -22,6 +22,8 @@ COLUMNS = {
     "prompt_hash": "string",
     "target_hash": "string",
     "level": "Int64",
+    "cluster": "string",
+    "tags": "string",
     "response": "string",
     "score": "float64",
     "finish_reason": "string",

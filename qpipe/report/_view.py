@@ -70,6 +70,14 @@ class Row:
         return found
 
     @property
+    def retrieval(self) -> dict[str, dict[int, float]]:
+        """Score of planted facts by the text's length and the fact's depth in percent."""
+        found: dict[str, dict[int, float]] = {}
+        for each in self.entry.get("retrieval") or []:
+            found.setdefault(each["length"], {})[each["depth"]] = each["score"]
+        return found
+
+    @property
     def levels(self) -> list[dict[str, Any]]:
         """Speed by concurrency, rising."""
         return sorted(self.entry.get("speed") or [], key=lambda level: int(level["concurrency"]))
@@ -116,6 +124,11 @@ class View:
     def texts(self) -> list[str]:
         """Categories of the held-out texts."""
         return list(self.baseline.fidelity.get("categories", {}))
+
+    @property
+    def depths(self) -> list[int]:
+        """Depths that planted facts stand at, percent."""
+        return sorted({at for row in self.rows for cells in row.retrieval.values() for at in cells})
 
     @property
     def concurrency(self) -> list[int]:
