@@ -162,7 +162,7 @@ def _variant_part(
         "unpaired_variant": pairing.unpaired_variant,
         "categories_missing": pairing.missing,
         "retrieval": retrieval_map(rows),
-        "overall": overall(pairing.rows, CONFIDENCE),
+        **_against_noise({"overall": overall(pairing.rows, CONFIDENCE)}, noise["evaluation"]),
         "categories": _against_noise(categories(pairing.rows, CONFIDENCE), noise["evaluation"]),
         **own.absolute(base),
     }

@@ -22,7 +22,8 @@ class Pairing:
     """Rows asked of both, and how many were asked of one only."""
 
     rows: pd.DataFrame
-    """Columns ``category``, ``cluster``, and of both: ``score``, ``cut``, ``response`` (``…_baseline``)."""
+    """Columns ``category`` and ``cluster``; ``score``, ``cut`` and ``response`` of both, the
+    baseline's with ``_baseline``."""
     unpaired_baseline: int
     unpaired_variant: int
     missing: list[str]

@@ -21,12 +21,12 @@ def retrieval_map(samples: pd.DataFrame) -> list[dict[str, Any]]:
     ).dropna(subset=["length", "depth"])
     entries = [
         {
-            "length": str(length),
-            "depth": int(depth),
+            "length": str(rows["length"].iloc[0]),
+            "depth": int(rows["depth"].iloc[0]),
             "n": len(rows),
             "score": float(rows["score"].mean()),
         }
-        for (length, depth), rows in placed.groupby(["length", "depth"])
+        for _, rows in placed.groupby(["length", "depth"])
     ]
     return sorted(entries, key=lambda entry: (_tokens(entry["length"]), entry["depth"]))
 

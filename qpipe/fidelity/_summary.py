@@ -24,7 +24,9 @@ def compare_texts(baseline: pd.DataFrame, measured: pd.DataFrame) -> dict[str, A
     """
     paired = baseline.merge(measured.drop(columns="first"), on=KEY, suffixes=("_p", "_q"))
     values = [_position_values(row) for row in paired.to_dict("records")]
-    texts = pd.DataFrame(values).assign(kind=list(paired["kind"]), category=list(paired["category"]))
+    texts = pd.DataFrame(values).assign(
+        kind=list(paired["kind"]), category=list(paired["category"])
+    )
     answers = texts[texts["kind"] == ANSWER]
     record = _by_category(texts[texts["kind"] == HELD_OUT])
     return record if answers.empty else {**record, "answers": _by_category(answers)}

@@ -87,5 +87,5 @@ def _with_answers(config: Config, texts: pd.DataFrame) -> pd.DataFrame:
         message = "the held-out texts differ from those of the baseline's run"
         mend = f"run `qpipe measure {BASELINE}` again"
         raise ConfigError([Fault(config.release.fidelity.texts, "-", message, mend)])
-    answers = answers.assign(text=[list(map(int, ids)) for ids in answers["text"]])
+    answers = answers.assign(text=answers["text"].map(lambda ids: [int(token) for token in ids]))
     return pd.concat([texts, answers], ignore_index=True)

@@ -55,7 +55,8 @@ def paired_difference(
 
     0/1 scores: exact McNemar test, and the score interval of Tango (1998, Statistics in Medicine
     17:891-908), which has a proper width even where no answer differs. Other scores: BCa bootstrap
-    (Efron 1987, JASA 82:171-185; Student's t below 20 questions) and a sign-flip permutation test over questions.
+    (Efron 1987, JASA 82:171-185; Student's t below 20 questions) and a sign-flip permutation test
+    over questions.
 
     Args:
         baseline: one score a question.
@@ -93,7 +94,7 @@ def paired_difference(
     if groups == n and method.startswith("Tango"):
         p_value, test = _mcnemar(wins, losses), "exact McNemar"
     else:
-        p_value = _sign_flips(np.bincount(labels, base), np.bincount(labels, other), seed)
+        p_value = _sign_flips(_totals(labels, base), _totals(labels, other), seed)
         test = "sign flips"
     delta = float(difference.mean())
     return Paired(
@@ -123,6 +124,10 @@ def _mcnemar(wins: int, losses: int) -> float:
     if wins + losses == 0:
         return 1.0
     return float(mcnemar([[0, wins], [losses, 0]], exact=True).pvalue)
+
+
+def _totals(labels: NDArray[np.intp], values: Array) -> Array:
+    return np.bincount(labels, values).astype(np.float64)
 
 
 def _design_effect(difference: Array, labels: NDArray[np.intp]) -> float:

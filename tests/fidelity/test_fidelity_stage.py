@@ -36,7 +36,6 @@ class FakeClient(Client):
         ids = self.ids[::-1] if prompt[:1] == self.swap else self.ids
         return PromptLogprobs([ids] * count, [self.values] * count, [-1.0] * count)
 
-
     def complete(self, prompt: list[int], max_tokens: int) -> list[int]:
         return [prompt[-1]] * max_tokens
 
@@ -55,7 +54,9 @@ def config(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Config:
     monkeypatch.setitem(sys.modules, "transformers", SimpleNamespace(AutoTokenizer=auto))
     texts(workspace, "prose", "First text.\n\nSecond, longer text.\n\n\n\nThird.")
     texts(workspace, "code", "print(1)\n\nx\n\nFirst text.")
-    return small_config(workspace, fidelity={"max_tokens": 12, "top_k": 2, "max_texts": 3, "answers": 0})
+    return small_config(
+        workspace, fidelity={"max_tokens": 12, "top_k": 2, "max_texts": 3, "answers": 0}
+    )
 
 
 def texts(workspace: Workspace, category: str, text: str) -> None:
@@ -192,4 +193,3 @@ def test_probability_of_the_texts_own_tokens(config: Config) -> None:
     measured(config, "bf16", BASELINE)
     record = measured(config, "gptq", VARIANT)
     assert record["dp_rms"] == record["dp_mean"] == record["perplexity_ln_ratio"] == 0
-

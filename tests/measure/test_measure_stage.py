@@ -78,8 +78,21 @@ def test_all_parts_on_one_server(config: Config, stand: Stand) -> None:
 
 @pytest.mark.parametrize("only", [["bench"], ["evaluate"], ["bench", "fidelity"]])
 def test_only(config: Config, stand: Stand, only: list[str]) -> None:
-    measure(config, "bf16", silent, only)
+    measure(config, "gptq", silent, only)
     assert stand.calls == ["start", *(part for part in PARTS if part in only), "end"]
+
+
+@pytest.mark.parametrize("noise_floor", [True, False])
+def test_the_baseline_is_asked_twice(
+    workspace: Workspace, stand: Stand, monkeypatch: pytest.MonkeyPatch, noise_floor: bool
+) -> None:
+    asked: list[tuple[str, bool]] = []
+    monkeypatch.setattr(
+        _stage, "run_suites", lambda *_, out_dir, again, **__: asked.append((out_dir.name, again))
+    )
+    changes = {"evaluation": {"suites": ["mine"], "noise_floor": noise_floor}}
+    measure(small_config(workspace, **changes), "bf16", silent, ["evaluate"])
+    assert asked == [("bf16", False), *([("again", True)] if noise_floor else [])]
 
 
 def test_unknown_variant_starts_nothing(config: Config, stand: Stand) -> None:
