@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from qpipe.compare import compare
+from qpipe.config import Config
 from qpipe.errors import InvalidMeasurement, MissingInput
 from qpipe.records import digest, read_json, write_json
 from tests.records_fixture import (
@@ -210,3 +211,72 @@ def test_categories_that_were_not_asked_are_a_mismatch(tmp_path: Path) -> None:
     write_samples(config.workspace, "gptq", rows[rows["category"] != "math"])
     found = compare(config)["variants"]["gptq"]["mismatches"]
     assert found == ["no question of math was asked of both"]
+
+
+def twice(config: Config, flipped: int, kl: float) -> None:
+    """Let the baseline's second run differ in ``flipped`` answers a category and by ``kl``."""
+    workspace = config.workspace
+    again = samples("bf16", 40)
+    flip = again.groupby("category").cumcount() < flipped
+    write_samples(
+        workspace, "bf16/again", again.assign(score=again["score"].where(~flip, 1 - again["score"]))
+    )
+    floor = {"kl_mean": kl, "kl_ci_low": kl / 2, "kl_ci_high": kl * 2, "categories": {}}
+    edit(workspace.fidelity("bf16"), noise={"order": "reverse", "concurrency": 2, **floor})
+
+
+def test_differences_stand_beside_the_noise_of_two_baseline_runs(tmp_path: Path) -> None:
+    config = measured(tmp_path)
+    twice(config, flipped=2, kl=0.015)
+    record = compare(config)
+    assert record["noise"]["evaluation"]["math"]["disagreement"] == 2 / 40
+    assert record["noise"]["fidelity"]["kl_mean"] == 0.015
+    near, far = record["variants"]["w8a8"], record["variants"]["rtn"]
+    assert near["categories"]["math"]["inside_noise"] and not far["overall"]["inside_noise"]
+    assert any("indistinguishable" in note for note in near["notes"])
+    assert not any("indistinguishable" in note for note in far["notes"])
+
+
+def test_without_a_second_run_there_is_no_noise_floor(tmp_path: Path) -> None:
+    record = compare(measured(tmp_path))
+    assert record["noise"] == {"fidelity": None, "evaluation": None}
+    assert record["variants"]["gptq"]["overall"]["inside_noise"] is None
+
+
+def test_flips_of_wrong_answers(tmp_path: Path) -> None:
+    config = measured(tmp_path)
+    rows = samples("gptq", 40)
+    wrong = rows["score"] == 0
+    write_samples(
+        config.workspace, "gptq", rows.assign(response=rows["response"].where(~wrong, "y"))
+    )
+    both_wrong = int((wrong & (samples("bf16", 40)["score"] == 0)).sum())
+    part = compare(config)["variants"]["gptq"]["overall"]
+    assert part["wrong_to_other_wrong"] == both_wrong > 0
+    assert part["right_to_wrong"] + part["wrong_to_right"] == round(
+        part["disagreement"] * part["n"]
+    )
+
+
+def test_planted_facts_by_length_and_depth(tmp_path: Path) -> None:
+    config = measured(tmp_path)
+    rows = samples("gptq", 40)
+    place = rows.groupby("category").cumcount() % 2
+    tags = place.map({0: "template:x,tokens:1k,depth:10", 1: "tokens:400,depth:90"})
+    write_samples(config.workspace, "gptq", rows.assign(tags=tags, score=1.0 - place))
+    assert compare(config)["variants"]["gptq"]["retrieval"] == [
+        {"length": "400", "depth": 90, "n": 80, "score": 0.0},
+        {"length": "1k", "depth": 10, "n": 80, "score": 1.0},
+    ]
+
+
+def test_questions_of_one_cluster_count_as_one(tmp_path: Path) -> None:
+    config = measured(tmp_path)
+    alone = compare(config)["variants"]["rtn"]["overall"]
+    for name in ("bf16", "rtn"):
+        rows = samples(name, 40)
+        cluster = "cluster:" + (rows.groupby("category").cumcount() // 10).astype(str)
+        write_samples(config.workspace, name, rows.assign(cluster=cluster))
+    part = compare(config)["variants"]["rtn"]["overall"]
+    assert "over 16 clusters" in part["method"] and "clusters" not in alone["method"]
+    assert part["ci_high"] - part["ci_low"] >= alone["ci_high"] - alone["ci_low"] - 1e-9

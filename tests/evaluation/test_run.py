@@ -160,6 +160,27 @@ def test_cells_are_kept_by_content(
     assert {task["n"] for task in run(limited)["tasks"].values()} == {1}
 
 
+def test_a_second_run_is_another_measurement(tmp_path: Path, engine: FakeEngine, run: Run) -> None:
+    write_rows(tmp_path, ROWS)
+    config = make_config(tmp_path, {"mine": business(False)})
+    first, count = run(config), len(engine.requests)
+    again = run(config, again=True)
+    assert len(engine.requests) == 2 * count
+    assert list(again["tasks"]) == list(first["tasks"])[::-1]
+    assert not any(task["cached"] for task in again["tasks"].values())
+
+
+def test_tags_and_clusters_are_kept_a_question(tmp_path: Path, run: Run) -> None:
+    tagged = {**ROWS["math"][0], "tags": ["tokens:1k", "cluster:sums"]}
+    write_rows(tmp_path, {**ROWS, "math": [tagged, ROWS["math"][1]]})
+    run(make_config(tmp_path, {"mine": business(False)}))
+    samples = pd.read_parquet(tmp_path / "out" / "eval" / "bf16" / "samples.parquet")
+    samples = samples.set_index("doc_id")
+    assert samples.tags["math-0"] == "tokens:1k,cluster:sums"
+    assert samples.cluster["math-0"] == "cluster:sums"
+    assert pd.isna(samples.cluster["math-1"])
+
+
 def test_a_failed_request_is_an_error_and_keeps_finished_cells(
     tmp_path: Path, engine: FakeEngine, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
