@@ -270,6 +270,8 @@ def fidelity(name: str) -> dict[str, Any]:
                 **part,
                 "kl_mean": kl * factor,
                 "kl_ci_low": kl * factor * 0.85,
+                "kl_ci_low_all": kl * factor * 0.8,
+                "kl_ci_high_all": kl * factor * 1.2,
                 "kl_ci_high": kl * factor * 1.15,
             }
             for category, factor in zip(CATEGORIES, (0.8, 0.9, 1.0, 1.3), strict=True)

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from qpipe.errors import InvalidMeasurement
-from qpipe.stats import Paired, holm, paired_difference
+from qpipe.stats import Paired, holm, paired_difference, simultaneous
 
 __all__ = ["KEY", "Pairing", "categories", "cut_by_length", "overall", "pair"]
 
@@ -56,11 +56,21 @@ def pair(baseline: pd.DataFrame, variant: pd.DataFrame, name: str) -> Pairing:
 
 
 def categories(rows: pd.DataFrame, confidence: float) -> dict[str, dict[str, Any]]:
-    """One comparison a category; ``p_holm`` is adjusted over all of them."""
-    found = {
-        str(category): _compared(group, confidence)
-        for category, group in rows.groupby("category", sort=True)
-    }
+    """One comparison a category.
+
+    ``p_holm`` is adjusted over all of them, and ``ci_low_all`` and ``ci_high_all`` hold for all
+    together: who looks for the worst of many must not take chance for damage.
+    """
+    groups = {str(category): group for category, group in rows.groupby("category", sort=True)}
+    found = {category: _compared(group, confidence) for category, group in groups.items()}
+    family = simultaneous(confidence, len(groups))
+    for category, group in groups.items():
+        together = _paired(group, "score", family)
+        found[category] |= {
+            "ci_low_all": together.ci_low,
+            "ci_high_all": together.ci_high,
+            "categories": len(groups),
+        }
     adjusted = holm([entry["p_value"] for entry in found.values()])
     for entry, p_holm in zip(found.values(), adjusted, strict=True):
         entry["p_holm"] = p_holm

@@ -9,10 +9,11 @@ import pandas as pd
 
 from qpipe.fidelity._kl import coarse_kl
 from qpipe.fidelity._texts import ANSWER, HELD_OUT
-from qpipe.stats import cluster_mean_interval
+from qpipe.stats import cluster_mean_interval, simultaneous
 
 __all__ = ["compare_texts"]
 
+CONFIDENCE = 0.95
 KEY = ["kind", "category", "text_hash"]
 
 
@@ -33,9 +34,13 @@ def compare_texts(baseline: pd.DataFrame, measured: pd.DataFrame) -> dict[str, A
 
 
 def _by_category(texts: pd.DataFrame) -> dict[str, Any]:
-    categories = {
-        str(name): _summary(group) for name, group in texts.groupby("category", sort=True)
-    }
+    groups = {str(name): group for name, group in texts.groupby("category", sort=True)}
+    family = simultaneous(CONFIDENCE, len(groups))
+    categories = {}
+    for name, group in groups.items():
+        _, low, high = cluster_mean_interval(list(group["kl"]), family)
+        # These hold for all categories together: the worst of many is not chance.
+        categories[name] = {**_summary(group), "kl_ci_low_all": low, "kl_ci_high_all": high}
     return {**_summary(texts), "categories": categories}
 
 

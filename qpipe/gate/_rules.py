@@ -61,8 +61,16 @@ def _kl_mean(evidence: Evidence, limit: float) -> Iterator[Finding]:
 
 
 def _kl_category(evidence: Evidence, limit: float) -> Iterator[Finding]:
-    for category, figures in evidence["fidelity"]["categories"].items():
-        yield _kl("kl_category", f"mean KL on {category}", figures, limit)
+    """Passing needs all categories, so no correction is due; failing is held for all together."""
+    categories = evidence["fidelity"]["categories"]
+    for category, figures in categories.items():
+        what = f"mean KL on {category}"
+        finding = _kl("kl_category", what, figures, limit)
+        if finding.outcome == Outcome.FAIL and figures["kl_ci_low_all"] <= limit:
+            sentence = f"{finding.sentence}, but not for all {len(categories)} categories together"
+            needs = "measure more held-out texts"
+            finding = Finding("kl_category", Outcome.UNDECIDED, sentence, needs)
+        yield finding
 
 
 def _kl(rule: str, what: str, figures: dict[str, Any], limit: float) -> Finding:
@@ -90,7 +98,10 @@ def _top1(evidence: Evidence, limit: float) -> Iterator[Finding]:
 
 
 def _accuracy(evidence: Evidence, limit: float) -> Iterator[Finding]:
-    """Non-inferiority in every category; passing needs all, so no correction is due."""
+    """Non-inferiority in every category.
+
+    Passing needs all, so no correction is due; failing is held for all categories together.
+    """
     for category, figures in evidence["categories"].items():
         delta, low, high = figures["delta"], figures["ci_low"], figures["ci_high"]
         n = figures["n"]
@@ -98,7 +109,7 @@ def _accuracy(evidence: Evidence, limit: float) -> Iterator[Finding]:
         if low > -limit:
             sentence = f"{interval} is within the margin {limit:g}"
             yield Finding("accuracy", Outcome.PASS, sentence)
-        elif high < -limit:
+        elif figures["ci_high_all"] < -limit:
             sentence = f"{interval} is worse than the margin {limit:g}"
             yield Finding("accuracy", Outcome.FAIL, sentence)
         else:

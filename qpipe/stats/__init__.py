@@ -1,7 +1,7 @@
 """Paired statistics and intervals; scipy and statsmodels do the mathematics."""
 
 from qpipe.stats._clusters import cluster_mean_interval, mean_interval
-from qpipe.stats._paired import Paired, holm, paired_difference
+from qpipe.stats._paired import Paired, holm, paired_difference, simultaneous
 from qpipe.stats._power import questions_needed, smallest_margin
 
 __all__ = [
@@ -11,5 +11,6 @@ __all__ = [
     "mean_interval",
     "paired_difference",
     "questions_needed",
+    "simultaneous",
     "smallest_margin",
 ]

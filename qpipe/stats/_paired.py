@@ -16,7 +16,7 @@ from statsmodels.stats.multitest import multipletests
 from qpipe.stats._clusters import FEW, mean_interval
 from qpipe.stats._resample import BATCH, RESAMPLES, Array
 
-__all__ = ["Paired", "holm", "paired_difference"]
+__all__ = ["Paired", "holm", "paired_difference", "simultaneous"]
 
 _STEP = 1e-9  # keeps the root search off the score equation's trivial roots
 
@@ -111,6 +111,11 @@ def paired_difference(
         clusters=groups,
         method=f"{test}, {method}" + (f" over {groups} clusters" if groups < n else ""),
     )
+
+
+def simultaneous(confidence: float, comparisons: int) -> float:
+    """The confidence of each interval with which all hold together (Bonferroni)."""
+    return 1 - (1 - confidence) / max(1, comparisons)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -212,3 +212,18 @@ def test_needs_compare(tmp_path: Path) -> None:
 
 def test_rule_names_are_unique() -> None:
     assert len({rule.name for rule in RULES}) == len(RULES)
+
+
+def test_one_bad_category_of_many_must_be_beyond_chance(tmp_path: Path) -> None:
+    """An interval above the limit that would not hold for all categories together."""
+    config = measured(tmp_path, kl_mean_max=0.9, kl_category_max=0.25)
+    path = config.workspace.fidelity("w8a8")
+    record = read_json(path, "-")
+    for low_all, verdict in ((0.24, "INCONCLUSIVE"), (0.26, "NO-GO")):
+        record["categories"]["math"] |= {"kl_mean": 0.3, "kl_ci_low": 0.27, "kl_ci_high": 0.33}
+        record["categories"]["math"]["kl_ci_low_all"] = low_all
+        write_json(path, record)
+        compare(config)
+        entry = gate(config)["verdicts"]["w8a8"]
+        assert entry["verdict"] == verdict
+    assert "mean KL on math 0.3000" in entry["reasons"][0]
