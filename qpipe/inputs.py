@@ -61,7 +61,9 @@ def _evaluation_files(config: Config) -> Iterator[Path]:
     yield from (root / release.fidelity.texts).glob("*.txt")
     for name, suite in config.suites.items():
         if isinstance(suite, BusinessSuite):
-            yield from (config.suite_files[name].parent / file for file in suite.files.values())
+            own = (place.partition(":")[0] for place in suite.scorers.values())
+            folder = config.suite_files[name].parent
+            yield from (folder / file for file in [*suite.files.values(), *own])
     if release.evaluation.data_dir is None:
         return
     for suite in config.suites.values():

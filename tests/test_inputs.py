@@ -23,6 +23,7 @@ def config(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Config:
         "held/code.txt": "code",
         "sets/arc.jsonl": "{}",
         "own/math.jsonl": "{}",
+        "own/judge.py": "",
         "given/config.json": "{}",
     }.items():
         (root / name).parent.mkdir(exist_ok=True)
@@ -42,7 +43,11 @@ def config(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Config:
     task = {"category": "knowledge", "data_files": "arc.jsonl"}
     suite = PublicSuite.model_validate({"kind": "public", "tasks": {"arc_easy": task}})
     release = release.model_copy(update=changed)
-    mine = BusinessSuite(kind="business", files={"math": "../own/math.jsonl"})
+    mine = BusinessSuite(
+        kind="business",
+        files={"math": "../own/math.jsonl"},
+        scorers={"judge": "../own/judge.py:judge"},
+    )
     files = {"public": root / "x.yaml", "mine": root / "mixes" / "mine.yaml"}
     return Config(workspace, release, config.schemes, {"public": suite, "mine": mine}, files)
 
@@ -68,6 +73,7 @@ def test_the_same_inputs_give_the_same_bytes(config: Config) -> None:
         ("held/new.txt", "evaluation"),
         ("sets/arc.jsonl", "evaluation"),
         ("own/math.jsonl", "evaluation"),
+        ("own/judge.py", "evaluation"),
         ("given/config.json", "model"),
         ("given/model.safetensors", "model"),
     ],

@@ -1,5 +1,6 @@
 """The files a user writes, as validated models."""
 
+from qpipe.config._base import Name
 from qpipe.config._load import Config, load_config, load_yaml
 from qpipe.config._release import (
     Bench,
@@ -29,6 +30,7 @@ __all__ = [
     "Fidelity",
     "Gate",
     "ModelSource",
+    "Name",
     "PublicSuite",
     "PublicTask",
     "QuantArgs",

@@ -188,11 +188,13 @@ def _suites(
         suites[name] = suite
         files[name] = known[name]
         if suite.kind == "business":
-            for category, file in suite.files.items():
+            named = {f"files.{category}": file for category, file in suite.files.items()}
+            for scorer, function in suite.scorers.items():
+                named[f"scorers.{scorer}"] = function.partition(":")[0]
+            for key, file in named.items():
                 if not (known[name].parent / file).exists():
                     where = _relative(known[name], workspace.root)
-                    message = f"{file} does not exist"
-                    faults.append(Fault(where, f"files.{category}", message, "correct the path"))
+                    faults.append(Fault(where, key, f"{file} does not exist", "correct the path"))
     return suites, files
 
 

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from qpipe.config._base import Model, Name
 
 __all__ = ["BusinessSuite", "PublicSuite", "PublicTask", "Suite"]
+
+
+def _check_function(value: str) -> str:
+    if not re.fullmatch(r"[^:]+\.py:[^\W\d]\w*", value):
+        raise ValueError("a function is named FILE.py:FUNCTION")
+    return value
+
+
+Function = Annotated[str, AfterValidator(_check_function)]
 
 
 class BusinessSuite(Model):
@@ -21,6 +31,9 @@ class BusinessSuite(Model):
     """Put prompts through the model's chat template."""
     max_tokens: Annotated[int, Field(gt=0)] = 32
     """Longest answer in tokens; a row's ``max_tokens`` overrides it."""
+    scorers: dict[Name, Function] = Field(default_factory=dict)
+    """The suite's own scorers: name → ``FILE.py:FUNCTION``, the file relative to the suite file. A
+    function takes a row (dict) and an answer (str) and gives a number from 0 to 1."""
 
 
 class PublicTask(Model):

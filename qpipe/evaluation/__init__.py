@@ -1,18 +1,38 @@
 """Evaluation of a served variant on business and public suites, with lm-eval as the engine."""
 
+from qpipe.evaluation._own import OwnScorers, load_scorers
 from qpipe.evaluation._plan import plan_suites
-from qpipe.evaluation._rows import Message, Row, load_business, normalise
+from qpipe.evaluation._prompts import render
+from qpipe.evaluation._rows import Message, Placed, Row, load_business, read_business
 from qpipe.evaluation._run import import_lm_eval, run_suites
-from qpipe.evaluation._scorers import SCORERS, score
+from qpipe.evaluation._scorers import (
+    SCORERS,
+    FieldCount,
+    Scorer,
+    field_counts,
+    field_summary,
+    score,
+)
+from qpipe.evaluation._text import normalise, words
 
 __all__ = [
     "SCORERS",
+    "FieldCount",
     "Message",
+    "OwnScorers",
+    "Placed",
     "Row",
+    "Scorer",
+    "field_counts",
+    "field_summary",
     "import_lm_eval",
     "load_business",
+    "load_scorers",
     "normalise",
     "plan_suites",
+    "read_business",
+    "render",
     "run_suites",
     "score",
+    "words",
 ]

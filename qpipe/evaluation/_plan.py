@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from platform import python_version
 from typing import TYPE_CHECKING, Any
 
 from qpipe.config import BusinessSuite, Config, PublicSuite, PublicTask
 from qpipe.errors import ConfigError, Fault
 from qpipe.evaluation._model_code import code_refused, may_run_code
+from qpipe.evaluation._own import load_scorers
 from qpipe.evaluation._quiet import quiet
 from qpipe.evaluation._rows import load_business
+from qpipe.evaluation._sandbox import LIMITS, require_sandbox
 from qpipe.evaluation._scorers import SCORERS_VERSION
 from qpipe.model import has_chat_template
 from qpipe.records import digest
@@ -37,14 +40,18 @@ class Cell:
     metric: str | None
     """lm-eval's ``METRIC`` or ``METRIC,FILTER``; the task's first when absent."""
     load: Callable[[], Mapping[str, ConfigurableTask]]
+    runs_code: bool = False
+    """Rows are judged by running what the model wrote, in the sandbox."""
 
 
 def plan_suites(config: Config, variant: str, tokenizer_dir: Path) -> list[Cell]:
     """The cells of all suites, in the release file's order; all is checked and all rows are there.
 
     Raises:
-        ConfigError: a suite or a row is wrong, or a suite chats with a model without a template.
-        EnvError: the data cannot be loaded, or a task runs code and that is not allowed.
+        ConfigError: a suite, a row or a user's scorer is wrong, or a suite chats with a model
+            without a template.
+        EnvError: the data cannot be loaded, or a task runs code and that is not allowed or this
+            machine has no sandbox for it.
     """
     log = evaluation_log(config, variant)
     faults: list[Fault] = []
@@ -68,6 +75,10 @@ def plan_suites(config: Config, variant: str, tokenizer_dir: Path) -> list[Cell]
             owner.setdefault(task, name)
     if faults:
         raise ConfigError(faults)
+    for cell in (cell for own in business.values() for cell in own if cell.runs_code):
+        if not may_run_code():
+            raise code_refused(cell.task)
+        require_sandbox()
     cells: list[Cell] = []
     for name, suite in config.suites.items():
         if isinstance(suite, PublicSuite):
@@ -83,7 +94,18 @@ def evaluation_log(config: Config, variant: str) -> Path:
 
 
 def _business_cells(config: Config, name: str, suite: BusinessSuite) -> list[Cell]:
-    rows_by_category = load_business(config.suite_files[name], suite, config.workspace.root)
+    root = config.workspace.root
+    faults: list[Fault] = []
+    try:
+        rows_by_category = load_business(config.suite_files[name], suite, root)
+    except ConfigError as error:
+        faults += error.faults
+    try:
+        own = load_scorers(config.suite_files[name], suite, root)
+    except ConfigError as error:
+        faults += error.faults
+    if faults:
+        raise ConfigError(faults)
     cells = []
     for category, rows in rows_by_category.items():
 
@@ -92,8 +114,11 @@ def _business_cells(config: Config, name: str, suite: BusinessSuite) -> list[Cel
         ) -> Mapping[str, ConfigurableTask]:
             from qpipe.evaluation._tasks import business_task
 
-            return {task: business_task(task, rows_by_category[category], suite.max_tokens)}
+            rows = rows_by_category[category]
+            return {task: business_task(task, rows, suite.max_tokens, own.scorers)}
 
+        used = {row.scorer for row in rows}
+        runs_code = any(own.scorers[scorer].runs_code for scorer in used)
         cells.append(
             Cell(
                 suite=name,
@@ -103,12 +128,18 @@ def _business_cells(config: Config, name: str, suite: BusinessSuite) -> list[Cel
                     "chat": suite.chat,
                     "max_tokens": suite.max_tokens,
                     "scorers": SCORERS_VERSION,
+                    "own_scorers": {
+                        key: value for key, value in own.definitions.items() if key in used
+                    },
+                    # Another Python, another meaning of the same code.
+                    "sandbox": {"python": python_version(), **LIMITS} if runs_code else None,
                 },
                 data_hash=digest([row.model_dump(mode="json") for row in rows]),
                 limit=config.release.evaluation.limit,
                 chat=suite.chat,
                 metric="score",
                 load=load,
+                runs_code=runs_code,
             )
         )
     return cells

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-import re
-import unicodedata
-from collections.abc import Callable, Mapping
-from difflib import get_close_matches
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from qpipe.config import BusinessSuite
 from qpipe.errors import ConfigError, Fault
+from qpipe.evaluation._problems import Problem, meant
+from qpipe.evaluation._scorers import SCORERS, Scorer
 from qpipe.jsonl import read_jsonl
 
-__all__ = ["Message", "Row", "load_business", "normalise"]
-
-_EDGES = " \t\n.,;:!?。，；：！？'\"“”‘’`*"
-_LARGEST = 1e15  # whole numbers beyond are not told apart as floats
+__all__ = ["Message", "Placed", "Row", "load_business", "read_business"]
 
 Text = Annotated[str, Field(min_length=1)]
-Scorer = Literal["exact", "numeric", "contains", "choice", "json_fields", "regex"]
+_OWN_FIELDS = {name for scorer in SCORERS.values() for name in (*scorer.needs, *scorer.takes)}
 
 
 class Message(BaseModel):
@@ -48,12 +54,14 @@ class Row(BaseModel):
     """A conversation that ends with the question."""
     reference: Any
     """The right answer in the form the scorer takes."""
-    scorer: Scorer
-    """How the answer is judged."""
+    scorer: str
+    """How the answer is judged: a built-in scorer, or one of the suite's own."""
     choices: list[Text] | None = Field(default=None, min_length=2)
     """For ``choice``: the answers whose likelihoods are compared."""
     tolerance: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     """For ``numeric``: largest difference that is still right."""
+    prefix: Text | None = None
+    """For ``code_tests``: code that an answer without a fenced block goes on from."""
     tags: list[str] = Field(default_factory=list)
     """Free words to sort rows by."""
     level: int = Field(ge=1, le=4)
@@ -63,16 +71,30 @@ class Row(BaseModel):
     stop: list[Text] = Field(default_factory=list)
     """Texts that end the answer."""
 
+    @field_validator("scorer")
+    @classmethod
+    def _known_scorer(cls, value: str, info: ValidationInfo) -> str:
+        known = _scorers(info)
+        if value not in known:
+            raise _error(Problem(f"unknown scorer '{value}'", meant(value, known)))
+        return value
+
     @model_validator(mode="after")
-    def _parts_fit(self) -> Row:
+    def _parts_fit(self, info: ValidationInfo) -> Row:
+        known = _scorers(info)
+        problems = list(_own_fields(self, known))
         if (self.prompt is None) == (self.messages is None):
-            raise ValueError("a row has either 'prompt' or 'messages'")
-        if (self.scorer == "choice") != (self.choices is not None):
-            raise ValueError("'choices' goes with scorer 'choice', and only with it")
+            problems.append(Problem("a row has either 'prompt' or 'messages'"))
         if self.reference in (None, "", {}, []):
-            raise ValueError("the reference is empty")
-        if problem := _REFERENCES[self.scorer](self):
-            raise ValueError(problem)
+            problems.append(Problem("the reference is empty"))
+        if not problems:
+            problems += known[self.scorer].wrong(self)
+        if problems:
+            details = [
+                InitErrorDetails(type=_error(problem), loc=problem.key, input=None)
+                for problem in problems
+            ]
+            raise ValidationError.from_exception_data("row", details)
         return self
 
     @property
@@ -101,62 +123,38 @@ def _plain(value: Any) -> str:
     )
 
 
-def normalise(text: str) -> str:
-    """``text`` without case, width, surplus space and edge punctuation."""
-    return " ".join(unicodedata.normalize("NFKC", text).casefold().split()).strip(_EDGES)
+def _scorers(info: ValidationInfo) -> Mapping[str, Scorer]:
+    """The built-in scorers, and those of the row's suite when it is read with them."""
+    known: Mapping[str, Scorer] = (info.context or {}).get("scorers", SCORERS)
+    return known
 
 
-def _text(row: Row) -> str | None:
-    if not isinstance(row.reference, str | int | float):
-        return "the reference is a text or a number"
-    # An answer is compared without its edge punctuation.
-    return None if normalise(str(row.reference)) else "the reference has no letter and no digit"
+def _error(problem: Problem) -> PydanticCustomError:
+    context = {"message": problem.message, "mend": problem.mend}
+    return PydanticCustomError("problem", "{message}", context)
 
 
-def _line(row: Row) -> str | None:
-    if len(str(row.reference).strip().splitlines()) > 1:
-        return "the reference has several lines; 'exact' looks at an answer's first"
-    return _text(row)
+def _own_fields(row: Row, known: Mapping[str, Scorer]) -> Iterator[Problem]:
+    scorer = known[row.scorer]
+    for name in sorted(_OWN_FIELDS):
+        given = getattr(row, name) is not None
+        if given != (name in scorer.needs) and not (given and name in scorer.takes):
+            owner = next(key for key, one in known.items() if name in (*one.needs, *one.takes))
+            yield Problem(f"'{name}' goes with scorer '{owner}', and only with it")
 
 
-def _number(row: Row) -> str | None:
-    fits = isinstance(row.reference, int | float) and not isinstance(row.reference, bool)
-    if not fits:
-        return "the reference is a number"
-    return None if abs(row.reference) <= _LARGEST else f"the reference is beyond {_LARGEST:g}"
+@dataclass(frozen=True)
+class Placed:
+    """A row and where it stands."""
 
+    at: str
+    """``path:line``."""
+    row: Row
 
-def _one_choice(row: Row) -> str | None:
-    choices = row.choices or []
-    if len(set(choices)) < len(choices):
-        return "two choices are the same"
-    if isinstance(row.reference, int) and not isinstance(row.reference, bool):
-        fits = 0 <= row.reference < len(choices)
-    else:
-        fits = row.reference in choices
-    return None if fits else "the reference is an index into 'choices' or one of them"
-
-
-def _fields(row: Row) -> str | None:
-    return None if isinstance(row.reference, dict) else "the reference is an object of fields"
-
-
-def _pattern(row: Row) -> str | None:
-    try:
-        re.compile(row.reference)
-    except (re.error, TypeError) as error:
-        return f"the reference is no regular expression: {error}"
-    return None
-
-
-_REFERENCES: Mapping[str, Callable[[Row], str | None]] = {
-    "exact": _line,
-    "numeric": _number,
-    "contains": _text,
-    "choice": _one_choice,
-    "json_fields": _fields,
-    "regex": _pattern,
-}
+    @property
+    def key(self) -> str:
+        """The field that holds the question."""
+        return "prompt" if self.row.messages is None else "messages"
 
 
 def load_business(suite_file: Path, suite: BusinessSuite, root: Path) -> dict[str, list[Row]]:
@@ -166,26 +164,45 @@ def load_business(suite_file: Path, suite: BusinessSuite, root: Path) -> dict[st
         ConfigError: with every fault of every file, as ``path:line``.
     """
     faults: list[Fault] = []
-    seen: dict[str, str] = {}
-    rows = {
-        category: _read(suite_file.parent / file, category, root, seen, faults)
-        for category, file in suite.files.items()
-    }
+    placed = read_business(suite_file, suite, root, faults)
     if faults:
         raise ConfigError(faults)
-    return rows
+    return {category: [one.row for one in rows] for category, rows in placed.items()}
+
+
+def read_business(
+    suite_file: Path, suite: BusinessSuite, root: Path, faults: list[Fault]
+) -> dict[str, list[Placed]]:
+    """The rows without faults of every category; the others' faults go to ``faults``."""
+    seen: dict[str, str] = {}
+    # A suite's own functions are not needed to read rows, so they are not loaded here.
+    own = {name: Scorer(lambda _: (), _not_loaded) for name in suite.scorers}
+    known = {**SCORERS, **own}
+    return {
+        category: _read(suite_file.parent / file, category, root, known, seen, faults)
+        for category, file in suite.files.items()
+    }
+
+
+def _not_loaded(row: Row, _: str) -> float:
+    raise RuntimeError(f"the scorer '{row.scorer}' is not loaded")
 
 
 def _read(
-    path: Path, category: str, root: Path, seen: dict[str, str], faults: list[Fault]
-) -> list[Row]:
+    path: Path,
+    category: str,
+    root: Path,
+    known: Mapping[str, Scorer],
+    seen: dict[str, str],
+    faults: list[Fault],
+) -> list[Placed]:
     where = path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)
     before = len(faults)
     rows = []
     for line, raw in read_jsonl(path, where, faults):
         at = f"{where}:{line}"
         try:
-            row = Row.model_validate(raw)
+            row = Row.model_validate(raw, context={"scorers": known})
         except ValidationError as error:
             faults.extend(_fault(at, detail) for detail in error.errors())
             continue
@@ -196,7 +213,7 @@ def _read(
             mend = "give every row its own id"
             faults.append(Fault(at, "id", f"'{row.id}' is also in {seen[row.id]}", mend))
         seen.setdefault(row.id, at)
-        rows.append(row)
+        rows.append(Placed(at, row))
     if not rows and len(faults) == before:
         faults.append(Fault(where, "file", "has no rows", "add rows or leave the category out"))
     return rows
@@ -204,21 +221,9 @@ def _read(
 
 def _fault(at: str, detail: Any) -> Fault:
     key = ".".join(str(part) for part in detail["loc"]) or "row"
-    kind, message = detail["type"], detail["msg"].removeprefix("Value error, ")
+    kind = detail["type"]
     if kind == "missing":
         return Fault(at, key, "required field is missing", f"add '{key}'")
     if kind == "extra_forbidden":
-        return Fault(at, key, "unknown field", _known(key, list(Row.model_fields)))
-    if key == "scorer":
-        return Fault(
-            at,
-            key,
-            f"unknown scorer '{detail['input']}'",
-            _known(str(detail["input"]), list(get_args(Scorer))),
-        )
-    return Fault(at, key, message, "correct the row")
-
-
-def _known(name: str, names: list[str]) -> str:
-    near = get_close_matches(name, names, n=1, cutoff=0.5)
-    return f"did you mean '{near[0]}'?" if near else f"one of: {', '.join(names)}"
+        return Fault(at, key, "unknown field", meant(key, Row.model_fields))
+    return Fault(at, key, detail["msg"], detail.get("ctx", {}).get("mend", "correct the row"))

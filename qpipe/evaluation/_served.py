@@ -11,6 +11,7 @@ from lm_eval.api.registry import register_model
 from lm_eval.models.openai_completions import LocalCompletionsAPI
 
 from qpipe.errors import EngineError, InvalidMeasurement
+from qpipe.evaluation._prompts import render
 
 __all__ = ["Answer", "LogProb", "ServedModel", "served_model"]
 
@@ -67,14 +68,7 @@ class ServedModel(LocalCompletionsAPI):  # type: ignore[misc]
         self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True
     ) -> str:
         """The conversation as the model's template writes it, without thinking."""
-        rendered: str = self.tokenizer.apply_chat_template(
-            chat_history,
-            tokenize=False,
-            add_generation_prompt=add_generation_prompt,
-            continue_final_message=not add_generation_prompt,
-            enable_thinking=False,
-        )
-        return rendered
+        return render(self.tokenizer, chat_history, add_generation_prompt)
 
     @staticmethod
     def parse_generations(outputs: Any, **_: Any) -> list[Answer]:

@@ -19,13 +19,16 @@ from qpipe.config import PublicTask
 from qpipe.errors import EnvError
 from qpipe.evaluation._model_code import ALLOW_CODE, code_refused
 from qpipe.evaluation._rows import Row
-from qpipe.evaluation._scorers import score
+from qpipe.evaluation._scorers import Scorer, score
 
 __all__ = ["business_task", "documents", "likeliest", "load_public", "public_tasks"]
 
 
 class BusinessTask(ConfigurableTask):  # type: ignore[misc]
     """Business rows as one lm-eval task; generation and choice rows may be mixed."""
+
+    rows: Mapping[str, Row]
+    """By the text that stands for the row in lm-eval's documents."""
 
     def fewshot_context(
         self,
@@ -36,14 +39,14 @@ class BusinessTask(ConfigurableTask):  # type: ignore[misc]
         **_: Any,
     ) -> str:
         """The row's prompt, through the chat template where the suite says so."""
-        row = _row(doc)
+        row = self.rows[doc["row"]]
         if apply_chat_template and chat_template:
             return chat_template(row.conversation)
         return row.text
 
     def construct_requests(self, doc: dict[str, str], ctx: str, **kwargs: Any) -> list[Instance]:
         """One generation, or one likelihood a choice."""
-        row = _row(doc)
+        row = self.rows[doc["row"]]
         arguments: list[tuple[str, Any]]
         chat, _ = kwargs.pop("apply_chat_template", False), kwargs.pop("chat_template", None)
         if row.choices is not None:
@@ -66,45 +69,48 @@ class BusinessTask(ConfigurableTask):  # type: ignore[misc]
         ]
 
 
-def business_task(name: str, rows: Sequence[Row], max_tokens: int) -> BusinessTask:
-    """The lm-eval task ``name`` over ``rows``."""
-    docs = [{"row": row.model_dump_json(exclude_none=True)} for row in rows]
-    return BusinessTask(
+def business_task(
+    name: str, rows: Sequence[Row], max_tokens: int, scorers: Mapping[str, Scorer]
+) -> BusinessTask:
+    """The lm-eval task ``name`` over ``rows``, judged by ``scorers``."""
+    by_text = {row.model_dump_json(exclude_none=True): row for row in rows}
+
+    def process_results(doc: dict[str, str], results: list[Any]) -> dict[str, float]:
+        row = by_text[doc["row"]]
+        answer = results[0]
+        if row.choices is not None:
+            answer = likeliest([value for value, _ in results], row.choices)
+        return {"score": score(row, answer, scorers)}
+
+    task = BusinessTask(
         config={
             "task": name,
-            "custom_dataset": lambda **_: {"test": datasets.Dataset.from_list(docs)},
+            "custom_dataset": lambda **_: {
+                "test": datasets.Dataset.from_list([{"row": text} for text in by_text])
+            },
             "test_split": "test",
             "output_type": "generate_until",
-            "doc_to_text": lambda doc: _row(doc).text,
-            "doc_to_target": lambda doc: _row(doc).target,
+            "doc_to_text": lambda doc: by_text[doc["row"]].text,
+            "doc_to_target": lambda doc: by_text[doc["row"]].target,
             "generation_kwargs": {
                 "max_gen_toks": max_tokens,
                 "temperature": 0.0,
                 "do_sample": False,
                 "until": [],
             },
-            "process_results": _process_results,
+            "process_results": process_results,
             "metric_list": [{"metric": "score", "aggregation": "mean", "higher_is_better": True}],
             "num_fewshot": 0,
         }
     )
-
-
-def _process_results(doc: dict[str, str], results: list[Any]) -> dict[str, float]:
-    row = _row(doc)
-    if row.choices is None:
-        return {"score": score(row, results[0])}
-    return {"score": score(row, likeliest([value for value, _ in results], row.choices))}
+    task.rows = by_text
+    return task
 
 
 def likeliest(log_likelihoods: Iterable[float], choices: Sequence[str]) -> str:
     """The choice likeliest by byte, so that long labels stand a chance."""
     pairs = zip(log_likelihoods, choices, strict=True)
     return max(pairs, key=lambda pair: pair[0] / len(pair[1].encode()))[1]
-
-
-def _row(doc: Mapping[str, str]) -> Row:
-    return Row.model_validate_json(doc["row"])
 
 
 def public_tasks(names: Iterable[str]) -> TaskManager:

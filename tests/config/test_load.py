@@ -125,6 +125,17 @@ def test_missing_rows_of_a_suite(tmp_path: Path) -> None:
         load_config(workspace)
 
 
+def test_missing_file_of_a_suites_scorer(tmp_path: Path) -> None:
+    workspace = write_workspace(tmp_path, release_body())
+    suite = tmp_path / "evalsets" / "business" / "mine.yaml"
+    suite.write_text("{kind: business, files: {math: math.jsonl}, scorers: {s: gone.py:f}}")
+    with pytest.raises(ConfigError, match=r"mine\.yaml: scorers\.s: gone\.py does not exist"):
+        load_config(workspace)
+    suite.write_text("{kind: business, files: {math: math.jsonl}, scorers: {s: gone.py}}")
+    with pytest.raises(ConfigError, match=r"scorers\.s: a function is named FILE\.py:FUNCTION"):
+        load_config(workspace)
+
+
 def test_names_that_are_words_of_the_loader_stay_in_keys(tmp_path: Path) -> None:
     changes: dict[str, Any] = {"variants": {"public": {"scheme": "kv-fp8", "serve": {"dtype": "int8"}}}}  # fmt: skip
     found = faults_of(tmp_path, **changes, sensitivity={}, fallback={})

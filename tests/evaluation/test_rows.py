@@ -52,6 +52,18 @@ def without(key: str) -> dict[str, Any]:
         ({**GOOD, "scorer": "regex", "reference": "("}, "row", "regular expression"),
         ({**GOOD, "scorer": "json_fields"}, "row", "object of fields"),
         ({**GOOD, "scorer": "contains", "reference": [1]}, "row", "text or a number"),
+        ({**GOOD, "scorer": "regex", "reference": "a*"}, "row", "finds itself in an empty answer"),
+        ({**GOOD, "prefix": "def f():"}, "row", "'prefix' goes with scorer 'code_tests'"),
+        ({**GOOD, "scorer": "code_tests"}, "row", "Python source"),
+        ({**GOOD, "scorer": "code_tests", "reference": "assert f("}, "row", "no Python"),
+        ({**GOOD, "scorer": "code_tests", "reference": "f(1) == 2"}, "row", "asserts nothing"),
+        ({**GOOD, "scorer": "constraints"}, "reference", "list of constraints"),
+        ({**GOOD, "scorer": "constraints", "reference": []}, "row", "empty"),
+        (
+            {**GOOD, "scorer": "constraints", "reference": [{"kind": "line", "n": 1}]},
+            "reference.0.kind",
+            "unknown kind 'line'",
+        ),
     ],
 )
 def test_a_fault_names_its_line(tmp_path: Path, line: Any, key: str, says: str) -> None:
@@ -88,3 +100,13 @@ def test_suggestion_for_a_misspelt_scorer(tmp_path: Path) -> None:
     suite = BusinessSuite(kind="business", files={"math": "math.jsonl"})
     with pytest.raises(ConfigError, match="did you mean 'numeric'"):
         load_business(tmp_path / "s.yaml", suite, tmp_path)
+
+
+def test_a_suites_own_scorers_are_known_to_its_rows(tmp_path: Path) -> None:
+    (tmp_path / "math.jsonl").write_text(json.dumps({**GOOD, "scorer": "mine", "reference": [1]}))
+    body = {"kind": "business", "files": {"math": "math.jsonl"}}
+    with pytest.raises(ConfigError, match="unknown scorer 'mine'"):
+        load_business(tmp_path / "s.yaml", BusinessSuite(**body), tmp_path)
+    suite = BusinessSuite(**body, scorers={"mine": "own.py:judge"})
+    (row,) = load_business(tmp_path / "s.yaml", suite, tmp_path)["math"]
+    assert row.scorer == "mine"

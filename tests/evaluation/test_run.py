@@ -22,6 +22,7 @@ from qpipe.config import (
 )
 from qpipe.errors import ConfigError, EngineError, EnvError, InvalidMeasurement
 from qpipe.evaluation import plan_suites, run_suites
+from qpipe.evaluation._sandbox import require_sandbox
 from qpipe.paths import Workspace
 from qpipe.records import read_json
 
@@ -311,3 +312,99 @@ def test_unknown_public_task(tmp_path: Path, run: Run) -> None:
     suite = PublicSuite(kind="public", tasks={"arc_eazy": PublicTask(category="k")})
     with pytest.raises(ConfigError, match="no such task"):
         run(make_config(tmp_path, {"p": suite}))
+
+
+def own_suite(root: Path, source: str) -> BusinessSuite:
+    (root / "own.py").write_text(source)
+    return BusinessSuite(
+        kind="business",
+        files={"math": "math.jsonl", "sort": "sort.jsonl"},
+        chat=False,
+        scorers={"share": "own.py:share"},
+    )
+
+
+def test_a_users_own_scorer(tmp_path: Path, run: Run) -> None:
+    own = {"prompt": "2 + 3 =", "reference": 5, "scorer": "share", "level": 1}
+    write_rows(tmp_path, {**ROWS, "math": [own]})
+    source = (
+        "def share(row, answer): return 0.25 if row['reference'] == 5 and answer == ' 2' else 0"
+    )
+    config = make_config(tmp_path, {"mine": own_suite(tmp_path, source)})
+    assert run(config)["categories"]["math"]["score"] == 0.25
+
+    # Another function, another cell; the cells of other scorers are kept.
+    own_suite(tmp_path, source.replace("0.25", "0.75"))
+    again = run(config)
+    assert again["categories"]["math"]["score"] == 0.75
+    assert [task["cached"] for task in again["tasks"].values()] == [False, True]
+
+
+def test_a_failing_scorer_is_no_zero(tmp_path: Path, run: Run) -> None:
+    own = {"prompt": "2 + 3 =", "reference": 5, "scorer": "share", "level": 1}
+    write_rows(tmp_path, {**ROWS, "math": [own]})
+    config = make_config(
+        tmp_path, {"mine": own_suite(tmp_path, "def share(row, answer): open('/x')")}
+    )
+    with pytest.raises(ConfigError, match=r"own\.py: share: it failed on row 'math-0'"):
+        run(config)
+    assert not (tmp_path / "out" / "eval" / "bf16").exists()
+
+
+def test_a_scorer_that_cannot_be_loaded_and_a_bad_row(
+    tmp_path: Path, engine: FakeEngine, run: Run
+) -> None:
+    write_rows(tmp_path, {**ROWS, "math": [{**ROWS["math"][0], "scorer": "shore"}]})
+    config = make_config(tmp_path, {"mine": own_suite(tmp_path, "x = 1")})
+    with pytest.raises(ConfigError) as caught:
+        run(config)
+    assert [fault.key for fault in caught.value.faults] == ["scorer", "scorers.share"]
+    assert not engine.requests
+
+
+CODE = {
+    "prompt": "f doubles",
+    "reference": "assert f(2) == 4",
+    "scorer": "code_tests",
+    "level": 1,
+    "prefix": "def f(x):\n",
+}
+
+
+def code_config(root: Path) -> Config:
+    write_rows(root, {"code": [CODE, {**CODE, "prompt": "f + f"}]})
+    suite = BusinessSuite(kind="business", files={"code": "code.jsonl"}, chat=False)
+    return make_config(root, {"mine": suite})
+
+
+def test_code_is_judged_by_its_tests(
+    tmp_path: Path, engine: FakeEngine, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_ALLOW_CODE_EVAL", "1")
+    try:
+        require_sandbox()
+    except EnvError as error:
+        pytest.skip(error.message)
+    engine.answer = lambda prompt: (" return x + x" if "+" in prompt else " return 9", "stop")
+    assert run(code_config(tmp_path))["categories"]["code"]["score"] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("allowed", "says"),
+    [(False, "'mine-code' runs code that the model wrote"), (True, "no sandbox")],
+)
+def test_code_is_refused_before_the_engine_is_asked(
+    tmp_path: Path,
+    engine: FakeEngine,
+    run: Run,
+    monkeypatch: pytest.MonkeyPatch,
+    allowed: bool,
+    says: str,
+) -> None:
+    monkeypatch.delenv("HF_ALLOW_CODE_EVAL", raising=False)
+    if allowed:
+        monkeypatch.setenv("HF_ALLOW_CODE_EVAL", "1")
+    monkeypatch.setattr("qpipe.evaluation._sandbox._way", lambda: (None, "it is off"))
+    with pytest.raises(EnvError, match=says) as caught:
+        run(code_config(tmp_path))
+    assert caught.value.mend and not engine.requests

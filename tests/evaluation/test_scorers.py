@@ -6,8 +6,17 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
-from qpipe.evaluation import SCORERS, Row, normalise, score
+from qpipe.evaluation import (
+    SCORERS,
+    FieldCount,
+    Row,
+    field_counts,
+    field_summary,
+    normalise,
+    score,
+)
 
 
 def row(scorer: str, reference: Any, **more: Any) -> Row:
@@ -102,5 +111,56 @@ def test_normalise_is_idempotent_on_ascii_edges(text: str) -> None:
     assert normalise(f"  {text}. ") == normalise(text)
 
 
-def test_every_scorer_is_known_to_rows() -> None:
-    assert set(SCORERS) == set(Row.model_fields["scorer"].annotation.__args__)  # type: ignore[union-attr]
+WANTED = {"city": "Oslo", "count": 3, "date": "3 July"}
+
+
+def test_fields_are_counted() -> None:
+    counts = field_counts(
+        row("json_fields", WANTED), 'It is {"city": "oslo", "count": 4, "who": 1}'
+    )
+    assert counts == {
+        "city": FieldCount(wanted=True, present=True, right=True),
+        "count": FieldCount(wanted=True, present=True, right=False),
+        "date": FieldCount(wanted=True, present=False, right=False),
+        "who": FieldCount(wanted=False, present=True, right=False),
+    }
+    assert not any(one.present for one in field_counts(row("json_fields", WANTED), "Oslo").values())
+
+
+def test_precision_and_recall_a_field() -> None:
+    question = row("json_fields", WANTED)
+    answers = [
+        '{"city": "Oslo", "count": 3}',
+        '{"city": "Rome", "who": 1}',
+        '{"city": "Oslo"}',
+        "-",
+    ]
+    summary = field_summary(field_counts(question, answer) for answer in answers)
+    assert summary == {
+        "city": {"wanted": 4, "precision": 2 / 3, "recall": 0.5, "f1": pytest.approx(4 / 7)},
+        "count": {"wanted": 4, "precision": 1, "recall": 0.25, "f1": pytest.approx(0.4)},
+        "date": {"wanted": 4, "precision": None, "recall": 0, "f1": 0},
+        "who": {"wanted": 0, "precision": 0, "recall": None, "f1": None},
+    }
+
+
+answers = st.dictionaries(st.sampled_from("abcd"), st.integers(0, 2)).map(json.dumps) | st.text()
+
+
+@given(
+    wanted=st.dictionaries(st.sampled_from("abc"), st.integers(0, 2), min_size=1), answer=answers
+)
+def test_the_score_is_the_f1_of_the_counts(wanted: dict[str, Any], answer: str) -> None:
+    question = row("json_fields", wanted)
+    counts = list(field_counts(question, answer).values())
+    right = sum(one.right for one in counts)
+    size = sum(one.wanted for one in counts) + sum(one.present for one in counts)
+    assert score(question, answer) == pytest.approx(2 * right / size)
+    assert all(one.wanted and one.present for one in counts if one.right)
+
+
+@pytest.mark.parametrize("name", SCORERS)
+def test_one_entry_makes_a_scorer(name: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        row(name, "")
+    assert "scorer" not in [error["loc"] for error in caught.value.errors()]
