@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
-from qpipe.calibration import load_mix
-from qpipe.config import Config, Release
+from qpipe.config import BusinessSuite, Config, Release
 from qpipe.errors import ConfigError, Fault
-from qpipe.evaluation import load_business
-from qpipe.fidelity import load_paragraphs
+from qpipe.evalset import suite_faults
 from qpipe.model import linears
 from qpipe.schemes import preflight
 from qpipe.sensitivity import source_faults
@@ -23,29 +20,26 @@ RELEASE = "configs/release.yaml"
 def validate(config: Config) -> None:
     """Check what a loaded release does not show yet.
 
-    That is the mix, the held-out texts, the business rows, settings that do not fit each other, and
-    the schemes against the model where it is there already.
+    That is the mix, the held-out texts, the business rows and what these texts share, settings that
+    do not fit each other, and the schemes against the model where it is there already.
 
     Raises:
         ConfigError: with all faults of all files.
     """
-    root, release = config.workspace.root, config.release
-    faults = [fault for name in release.sensitivity for fault in source_faults(config, name)]
+    faults = [fault for name in config.release.sensitivity for fault in source_faults(config, name)]
     faults += [*_sections(config), *_model(config), *_context(config)]
 
-    def collect(check: Callable[..., object], *args: Any) -> None:
+    business = {
+        name: (config.suite_files[name], suite)
+        for name, suite in config.suites.items()
+        if isinstance(suite, BusinessSuite)
+    }
+    faults += suite_faults(config, business)
+    if (config.workspace.model / "config.json").exists():
         try:
-            check(*args)
+            preflight(config.schemes, linears(config.workspace.model))
         except ConfigError as error:
             faults.extend(error.faults)
-
-    collect(load_paragraphs, config)
-    collect(load_mix, root / release.calibration.mix, root)
-    for name, suite in config.suites.items():
-        if suite.kind == "business":
-            collect(load_business, config.suite_files[name], suite, root)
-    if (config.workspace.model / "config.json").exists():
-        collect(preflight, config.schemes, linears(config.workspace.model))
     if faults:
         raise ConfigError(faults)
 

@@ -2,6 +2,14 @@
 
 from qpipe.calibration._allocate import allocate
 from qpipe.calibration._build import build_calibration
-from qpipe.calibration._mix import Mix, Source, load_mix
+from qpipe.calibration._mix import Document, Mix, Source, load_mix, read_mix
 
-__all__ = ["Mix", "Source", "allocate", "build_calibration", "load_mix"]
+__all__ = [
+    "Document",
+    "Mix",
+    "Source",
+    "allocate",
+    "build_calibration",
+    "load_mix",
+    "read_mix",
+]

@@ -63,7 +63,7 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureF
     return run
 
 
-@pytest.mark.parametrize("words", [(), ("env",), *commands()], ids=" ".join)
+@pytest.mark.parametrize("words", [(), ("env",), ("evalset",), *commands()], ids=" ".join)
 def test_help(words: tuple[str, ...]) -> None:
     result = CliRunner().invoke(cli, [*words, "--help"])
     assert result.exit_code == 0
@@ -79,6 +79,7 @@ def test_commands_are_those_of_the_stages() -> None:
     assert {
         "model", "calibrate", "quantize", "measure", "sensitivity", "compare", "gate", "report",
         "track", "serve", "validate", "env sync",
+        "evalset init", "evalset validate", "evalset preview",
     } <= {" ".join(words) for words in commands()}  # fmt: skip
 
 
@@ -171,6 +172,41 @@ def test_validate(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert "math.jsonl" in err
     assert "sensitivity.kv: 'kv' leaves weights at 16 bits" in err and "sensitivity.gptq" not in err
     assert "513 tokens, beyond the context of gptq, fp8, kv, gptq-mixed\n" in err
+
+
+def test_evalset(run: Any, tmp_path: Path) -> None:
+    write_workspace(tmp_path, release_body())
+    (tmp_path / "calib" / "mix.yaml").write_text(
+        "sources: {a: {file: a.txt, format: text, category: prose, weight: 1}}"
+    )
+    (tmp_path / "calib" / "a.txt").write_text("text")
+    rows = tmp_path / "evalsets" / "business" / "math.jsonl"
+    rows.write_text(
+        '{"id": "1", "category": "math", "prompt": "1+1=", "reference": 2, "scorer": "numeric", "level": 1}'
+    )
+    code, out, err = run("evalset", "init", "own")
+    assert (code, err) == (0, "")
+    assert out.startswith("evalsets/business/own.yaml\nevalsets/business/own/")
+    assert "qpipe evalset validate own" in out
+    assert run("evalset", "validate") == (
+        0,
+        "mine: 1 rows; no faults\nown: 14 rows; no faults\n",
+        "",
+    )
+    code, out, err = run("evalset", "preview", "own", "--rows", "1")
+    assert (code, err) == (0, "")
+    assert "facts-1 · exact · level 1" in out and "facts-2" not in out
+    code, out, err = run("evalset", "init", "own")
+    assert (code, out) == (3, "") and "is there already" in err
+    with (tmp_path / "evalsets" / "business" / "own" / "math.jsonl").open("a") as file:
+        file.write("{}\n")
+    code, out, err = run("evalset", "validate", "own")
+    assert (code, out) == (3, "")
+    assert (
+        "evalsets/business/own/math.jsonl:3: id: required field is missing\n  mend: add 'id'" in err
+    )
+    assert run("evalset", "validate", "mine")[0] == 0
+    assert "did you mean 'mine'?" in run("evalset", "preview", "mien")[2]
 
 
 @pytest.mark.parametrize(

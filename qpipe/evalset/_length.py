@@ -1,0 +1,130 @@
+"""Rows that do not fit the context they will be asked in."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from qpipe.config import BusinessSuite, Config
+from qpipe.errors import ConfigError, Fault
+from qpipe.evaluation import Placed, Row, render
+from qpipe.model import has_chat_template
+from qpipe.serving import context_tokens
+
+__all__ = ["length_faults", "load_tokenizer", "prompt_of"]
+
+
+def length_faults(
+    config: Config, path: Path, suite: BusinessSuite, rows: Mapping[str, list[Placed]]
+) -> Iterator[Fault]:
+    """Rows whose prompt and longest answer are beyond a variant's context.
+
+    Without a tokenizer in ``out/model`` there is nothing to count with, and no fault.
+    """
+    placed = [one for group in rows.values() for one in group]
+    if not placed:
+        return
+    if suite.chat and _has_tokenizer(config) and not has_chat_template(config.workspace.model):
+        message = "the model's tokenizer has no chat template"
+        yield Fault(_shown(path, config), "chat", message, "set `chat: false`")
+        return
+    try:
+        tokenizer = load_tokenizer(config)
+    except ConfigError as error:
+        yield from error.faults
+        return
+    if tokenizer is None:
+        return
+    prompts: list[tuple[Placed, str]] = []
+    for one in placed:
+        try:
+            prompts.append((one, prompt_of(one.row, tokenizer if suite.chat else None)))
+        except ConfigError as error:
+            yield from (replace(fault, file=one.at) for fault in error.faults)
+    if not prompts:
+        return
+    contexts = {name: context_tokens(config, name) for name in config.release.names}
+    shortest = min(contexts.values())
+    lead = _lead(tokenizer)
+    texts = [text for _, text in prompts]
+    encoded = tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]
+    for (one, _), ids in zip(prompts, encoded, strict=True):
+        # A rendered chat may bring the BOS that the tokenizer would set before a plain text.
+        prompt = len(ids) + (ids[: len(lead)] != lead)
+        answer = _answer_tokens(one.row, suite, tokenizer)
+        if prompt + answer > shortest:
+            short = [name for name, tokens in contexts.items() if tokens < prompt + answer]
+            message = (
+                f"{prompt} tokens, and {answer} for the answer, are beyond the context of"
+                f" {', '.join(short)} ({shortest})"
+            )
+            mend = "shorten it, lower `max_tokens`, or raise `serve.max_model_len`"
+            yield Fault(one.at, one.key, message, mend)
+
+
+def load_tokenizer(config: Config) -> Any | None:
+    """The model's tokenizer, where ``qpipe model`` brought it.
+
+    Raises:
+        ConfigError: it is there and cannot be loaded.
+    """
+    folder = config.workspace.model
+    if not _has_tokenizer(config):
+        return None
+    # Else transformers advises to install torch, which tokenizing does without.
+    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
+    from transformers import AutoTokenizer
+
+    trust = config.release.model.trust_remote_code
+    try:
+        return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=trust)
+    except Exception as error:  # of many kinds, down to the tokenizers library's own
+        message = f"the tokenizer cannot be loaded: {error}"
+        raise ConfigError(
+            [Fault(_shown(folder, config), "tokenizer", message, "run `qpipe model` again")]
+        ) from error
+
+
+def prompt_of(row: Row, tokenizer: Any | None) -> str:
+    """The row's prompt; through ``tokenizer``'s chat template where one is given.
+
+    Raises:
+        ConfigError: the template refuses the conversation.
+    """
+    if tokenizer is None:
+        return row.text
+    from jinja2 import TemplateError
+
+    try:
+        return render(tokenizer, row.conversation)
+    except TemplateError as error:
+        message = f"the model's chat template refuses the conversation: {error}"
+        mend = "use the roles and the order of turns that the model knows"
+        raise ConfigError([Fault(row.id, "messages", message, mend)]) from error
+
+
+def _answer_tokens(row: Row, suite: BusinessSuite, tokenizer: Any) -> int:
+    if row.choices is None:
+        return row.max_tokens or suite.max_tokens
+    # A likelihood is asked with one token to generate.
+    choices = tokenizer(row.choices, add_special_tokens=False)["input_ids"]
+    return max(len(ids) for ids in choices) + 1
+
+
+def _lead(tokenizer: Any) -> list[int]:
+    """What the tokenizer sets before a text: BOS or nothing."""
+    bos = tokenizer.bos_token_id
+    return [bos] if bos is not None and tokenizer("a")["input_ids"][:1] == [bos] else []
+
+
+def _has_tokenizer(config: Config) -> bool:
+    model = config.workspace.model
+    return any((model / name).is_file() for name in ("tokenizer.json", "tokenizer.model"))
+
+
+def _shown(path: Path, config: Config) -> str:
+    root = config.workspace.root
+    return path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)
