@@ -67,7 +67,8 @@ def suite_faults(config: Config, suites: Suites) -> list[Fault]:
 
     The calibration mix and the held-out texts are read for it: theirs come first.
     """
-    root, faults = config.workspace.root, []
+    root = config.workspace.root
+    faults: list[Fault] = []
     held_out = _collect(faults, load_paragraphs, config) or {}
     mix = _collect(faults, read_mix, root / config.release.calibration.mix, root)
     placed: dict[str, dict[str, list[Placed]]] = {}

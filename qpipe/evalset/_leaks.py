@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -53,7 +54,7 @@ def find_leaks(targets: Sequence[Text], sources: Iterable[Text]) -> list[Leak]:
     for number, target in enumerate(targets):
         for gram in set(_grams(target.content)):
             index.setdefault(gram, []).append(number)
-    _drop_common(index, targets)
+    _drop_instructions(index, targets)
     found: dict[int, Leak] = {}
     for source in sources:
         for gram in _grams(source.content):
@@ -64,29 +65,32 @@ def find_leaks(targets: Sequence[Text], sources: Iterable[Text]) -> list[Leak]:
     return [found[number] for number in sorted(found)]
 
 
-def _drop_common(index: dict[Gram, list[int]], targets: Sequence[Text]) -> None:
-    sizes: dict[str, int] = {}
-    for target in targets:
-        sizes[target.group] = sizes.get(target.group, 0) + 1
-    limits: Mapping[str, float] = {
-        group: max(_COMMON_AT_LEAST, _COMMON_SHARE * size) for group, size in sizes.items()
-    }
-    for gram, numbers in list(index.items()):
-        if len(numbers) > _COMMON_AT_LEAST and len(numbers) > limits[targets[numbers[0]].group]:
-            del index[gram]
+def _drop_instructions(index: dict[Gram, list[int]], targets: Sequence[Text]) -> None:
+    sizes = Counter(target.group for target in targets)
+    for gram, numbers in index.items():
+        if len(numbers) <= _COMMON_AT_LEAST:
+            continue
+        counts = Counter(targets[number].group for number in numbers)
+        common = {
+            group
+            for group, count in counts.items()
+            if count > max(_COMMON_AT_LEAST, _COMMON_SHARE * sizes[group])
+        }
+        index[gram] = [number for number in numbers if targets[number].group not in common]
 
 
 def _grams(text: str) -> Iterator[Gram]:
     plain = _MARKS.sub("", unicodedata.normalize("NFKC", text).casefold())
     parts = plain.split()
     signs = "".join(parts)
-    unspaced = [0, *accumulate(bool(_NO_SPACES.match(sign)) for sign in signs)]
-    if _SHORT <= len(parts) < WORDS or (len(parts) < WORDS and SIGNS > unspaced[-1] >= SIGNS // 2):
+    unspaced = len(_NO_SPACES.findall(signs))
+    if _SHORT <= len(parts) < WORDS or (len(parts) < WORDS and SIGNS > unspaced >= SIGNS // 2):
         yield tuple(parts)
     yield from zip(*(parts[start:] for start in range(WORDS)), strict=False)
-    if unspaced[-1] < SIGNS // 2:
+    if unspaced < SIGNS // 2:
         return
+    before = [0, *accumulate(bool(_NO_SPACES.match(sign)) for sign in signs)]
     for start in range(len(signs) - SIGNS + 1):
         # Half of them: numbers and Latin words between are part of such a text.
-        if unspaced[start + SIGNS] - unspaced[start] >= SIGNS // 2:
+        if before[start + SIGNS] - before[start] >= SIGNS // 2:
             yield (signs[start : start + SIGNS],)

@@ -148,7 +148,10 @@ def _limit(limits: dict[str, int]) -> None:
         ("MEMLOCK", 0),
         ("MSGQUEUE", 0),
     ):
-        resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (value, value))
+        which = getattr(resource, f"RLIMIT_{name}")
+        given = resource.getrlimit(which)[1]
+        value = value if given == resource.RLIM_INFINITY else min(value, given)
+        resource.setrlimit(which, (value, value))
 
 
 def _fail(what: str) -> None:

@@ -181,8 +181,8 @@ def _wrong_fields(row: Row) -> Iterator[Problem]:
 def _json_fields(row: Row, answer: str) -> float:
     """F1 over the fields of the first JSON object in the answer."""
     counts = field_counts(row, answer).values()
-    wanted, present, right = (sum(column) for column in zip(*counts, strict=True))
-    return 2 * right / (wanted + present)
+    right = sum(one.right for one in counts)
+    return 2 * right / sum(one.wanted + one.present for one in counts)
 
 
 def _first_object(answer: str) -> dict[str, Any]:

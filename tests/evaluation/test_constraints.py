@@ -71,7 +71,7 @@ def test_the_score_is_the_share_met() -> None:
         ({"kind": "includes", "text": "a", "txt": "b"}, "txt", "takes no such field", "did you mean 'text'?"),
         ({"kind": "json", "n": 1}, "n", "takes no such field", "remove"),
         ({"kind": "language", "script": "Cyrilic"}, "script", "unknown script", "did you mean 'Cyrillic'?"),
-        ({"kind": "language", "script": ["Han"]}, "script", "unknown script", "one of"),
+        ({"kind": "language", "script": ["Han"]}, "script", "unknown script", "did you mean 'Han'?"),
     ],
 )  # fmt: skip
 def test_a_fault(constraint: Any, key: str, message: str, mend: str) -> None:
