@@ -11,7 +11,13 @@ HELP = "import sys; sys.argv = ['qpipe', '--help']\ntry: main()\nexcept SystemEx
 
 
 @pytest.mark.parametrize(
-    "code", ["import qpipe", "import qpipe.config", f"from qpipe.cli import main\n{HELP}"]
+    "code",
+    [
+        "import qpipe",
+        "import qpipe.config",
+        "import qpipe.evalset",
+        f"from qpipe.cli import main\n{HELP}",
+    ],
 )
 def test_nothing_heavy_is_loaded(code: str) -> None:
     ask = f"import sys\nprint(*(set({HEAVY}) & set(sys.modules)), file=sys.stderr)"

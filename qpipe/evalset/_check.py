@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from qpipe.calibration import Document, read_mix
 from qpipe.config import BusinessSuite, Config, load_yaml
 from qpipe.errors import ConfigError, Fault
 from qpipe.evalset._leaks import Text, find_leaks
 from qpipe.evalset._length import length_faults
-from qpipe.evaluation import Placed, load_scorers, normalise, read_business
-from qpipe.fidelity import load_paragraphs
+
+if TYPE_CHECKING:
+    from qpipe.calibration import Document
+    from qpipe.evaluation import Placed
 
 __all__ = ["Suites", "all_suites", "check_evalsets", "suite_faults"]
 
@@ -28,19 +29,8 @@ def all_suites(config: Config, name: str | None = None) -> dict[str, tuple[Path,
     Raises:
         ConfigError: there is no such suite, or a suite file has faults.
     """
-    root = config.workspace.root
-    folder = root / "evalsets" / "business"
-    known = {path.stem: path for path in sorted(folder.glob("*.yaml"))}
-    if name is not None and name not in known:
-        near = get_close_matches(name, known, n=1)
-        mend = f"did you mean '{near[0]}'?" if near else f"run `qpipe evalset init {name}`"
-        raise ConfigError([Fault("evalsets/business", name, "there is no such suite", mend)])
     faults: list[Fault] = []
-    suites = {}
-    for key in known if name is None else [name]:
-        suite = _collect(faults, load_yaml, known[key], root, BusinessSuite)
-        if suite is not None:
-            suites[key] = (known[key], suite)
+    suites = _suites(config, name, faults)
     if faults:
         raise ConfigError(faults)
     return suites
@@ -52,8 +42,12 @@ def check_evalsets(config: Config, name: str | None = None) -> dict[str, int]:
     Raises:
         ConfigError: with all faults of all suites.
     """
-    suites = all_suites(config, name)
-    if faults := suite_faults(config, suites):
+    from qpipe.evaluation import read_business
+
+    faults: list[Fault] = []
+    suites = _suites(config, name, faults)
+    faults += suite_faults(config, suites)
+    if faults:
         raise ConfigError(faults)
     root = config.workspace.root
     return {
@@ -62,11 +56,34 @@ def check_evalsets(config: Config, name: str | None = None) -> dict[str, int]:
     }
 
 
+def _suites(
+    config: Config, name: str | None, faults: list[Fault]
+) -> dict[str, tuple[Path, BusinessSuite]]:
+    root = config.workspace.root
+    folder = root / "evalsets" / "business"
+    known = {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+    if name is not None and name not in known:
+        near = get_close_matches(name, known, n=1)
+        mend = f"did you mean '{near[0]}'?" if near else f"run `qpipe evalset init {name}`"
+        raise ConfigError([Fault("evalsets/business", name, "there is no such suite", mend)])
+    suites = {}
+    for key in known if name is None else [name]:
+        suite = _collect(faults, load_yaml, known[key], root, BusinessSuite)
+        if suite is not None:
+            suites[key] = (known[key], suite)
+    return suites
+
+
 def suite_faults(config: Config, suites: Suites) -> list[Fault]:
     """Faults of rows and own scorers, questions asked twice, texts that leak, rows too long.
 
     The calibration mix and the held-out texts are read for it: theirs come first.
     """
+    # What `qpipe evalset init` can do without.
+    from qpipe.calibration import read_mix
+    from qpipe.evaluation import load_scorers, read_business
+    from qpipe.fidelity import load_paragraphs
+
     root = config.workspace.root
     faults: list[Fault] = []
     held_out = _collect(faults, load_paragraphs, config) or {}
@@ -90,6 +107,8 @@ def _collect(faults: list[Fault], read: Callable[..., T], *args: Any) -> T | Non
 
 
 def _asked_twice(rows: Mapping[str, list[Placed]]) -> Iterator[Fault]:
+    from qpipe.evaluation import normalise
+
     exact: dict[str, str] = {}
     alike: dict[str, str] = {}
     for one in (one for group in rows.values() for one in group):

@@ -6,13 +6,13 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from qpipe.config import BusinessSuite, Config
 from qpipe.errors import ConfigError, Fault
-from qpipe.evaluation import Placed, Row, render
-from qpipe.model import has_chat_template
-from qpipe.serving import context_tokens
+
+if TYPE_CHECKING:
+    from qpipe.evaluation import Placed, Row
 
 __all__ = ["length_faults", "load_tokenizer", "prompt_of"]
 
@@ -24,6 +24,9 @@ def length_faults(
 
     Without a tokenizer in ``out/model`` there is nothing to count with, and no fault.
     """
+    from qpipe.model import has_chat_template
+    from qpipe.serving import context_tokens
+
     placed = [one for group in rows.values() for one in group]
     if not placed:
         return
@@ -97,6 +100,8 @@ def prompt_of(row: Row, tokenizer: Any | None) -> str:
     if tokenizer is None:
         return row.text
     from jinja2 import TemplateError
+
+    from qpipe.evaluation import render
 
     try:
         return render(tokenizer, row.conversation)

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from qpipe.config import BusinessSuite, Config
 from qpipe.evalset._check import all_suites
 from qpipe.evalset._length import load_tokenizer, prompt_of
-from qpipe.evaluation import Row, load_business
-from qpipe.model import has_chat_template
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
+
+    from qpipe.evaluation import Row
 
 __all__ = ["preview_evalset"]
 
@@ -24,16 +24,19 @@ def preview_evalset(config: Config, name: str, rows: int, console: Console) -> N
     Raises:
         ConfigError: there is no such suite, or its rows have faults.
     """
+    from qpipe.evaluation import load_business
+    from qpipe.model import has_chat_template
+
     path, suite = all_suites(config, name)[name]
     groups = load_business(path, suite, config.workspace.root)
-    tokenizer, note = None, ""
+    tokenizer = None
     if suite.chat:
         if has_chat_template(config.workspace.model):
             tokenizer = load_tokenizer(config)
         if tokenizer is None:
-            note = "; shown without the chat template, which out/model does not have (yet)"
+            console.print("without the chat template: out/model has none (yet)")
     for category, group in groups.items():
-        console.rule(f"{category}: {len(group)} rows{note}", align="left")
+        console.rule(f"{category}: {len(group)} rows", align="left")
         for row in group[:rows]:
             for panel in _panels(row, suite, tokenizer):
                 console.print(panel)

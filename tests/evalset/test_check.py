@@ -176,6 +176,17 @@ def test_a_suite_that_the_release_does_not_ask(write: Write) -> None:
         assert (fault.file, fault.key) == ("evalsets/business/more.jsonl:2", "id")
 
 
+def test_a_faulty_suite_file_hides_no_other_fault(write: Write) -> None:
+    config = write(
+        [row(1, "1 + 1 ="), row(2, "1 + 1 =")], {"evalsets/business/more.yaml": "kind: 1"}
+    )
+    assert [fault.file for fault in faults(config)] == [
+        "evalsets/business/more.yaml",
+        "evalsets/business/more.yaml",
+        f"{ROWS}:2",
+    ]
+
+
 def test_an_unknown_suite(write: Write) -> None:
     (fault,) = faults(write([row(1, "1 + 1 =")]), "mien")
     assert fault.mend == "did you mean 'mine'?"

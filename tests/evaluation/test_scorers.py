@@ -17,6 +17,7 @@ from qpipe.evaluation import (
     normalise,
     score,
 )
+from qpipe.evaluation._scorers import _code
 
 
 def row(scorer: str, reference: Any, **more: Any) -> Row:
@@ -157,6 +158,14 @@ def test_the_score_is_the_f1_of_the_counts(wanted: dict[str, Any], answer: str) 
     size = sum(one.wanted for one in counts) + sum(one.present for one in counts)
     assert score(question, answer) == pytest.approx(2 * right / size)
     assert all(one.wanted and one.present for one in counts if one.right)
+
+
+@given(code=st.text(st.characters(exclude_characters="`\r")), around=st.text("ab \n"))
+def test_code_is_taken_out_of_its_fence(code: str, around: str) -> None:
+    question = row("code_tests", "assert f", prefix="def f():\n")
+    for tag in ("python", "py", "python3"):
+        assert _code(question, f"{around}\n```{tag}\n{code}\n```\n{around}") == f"{code}\n"
+    assert _code(question, code) == f"def f():\n{code}"
 
 
 @pytest.mark.parametrize("name", SCORERS)
