@@ -74,6 +74,10 @@ class Workspace:
         """A variant's fidelity record."""
         return self.out / "fidelity" / f"{variant}.json"
 
+    def stability(self, variant: str) -> Path:
+        """A variant's stability record."""
+        return self.out / "stability" / f"{variant}.json"
+
     def bench(self, variant: str) -> Path:
         """A variant's bench record."""
         return self.out / "bench" / f"{variant}.json"

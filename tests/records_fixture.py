@@ -115,6 +115,7 @@ def measured(root: Path, questions: int = 40, **gate: Any) -> Config:
         write_samples(workspace, name, samples(name, questions))
         write_json(workspace.fidelity(name), fidelity(name))
         write_json(workspace.bench(name), bench(name))
+        write_json(workspace.stability(name), stability(name))
     write_json(
         workspace.sensitivity("gptq"),
         {
@@ -279,6 +280,31 @@ def fidelity(name: str) -> dict[str, Any]:
     }
 
 
+def stability(name: str) -> dict[str, Any]:
+    worse = LOSS[name]
+    return {
+        "variant": name,
+        "samples": 4,
+        "temperature": 0.7,
+        "data_hash": "d",
+        "questions": [
+            {
+                "suite": "core",
+                "category": category,
+                "id": str(index),
+                "score_mean": 0.5 - worse,
+                "score_variance": 0.1 + worse * (1 + index % 2),
+                "degenerate": min(1.0, worse * index / 4),
+                "cut": min(1.0, worse * index / 4),
+                "loop": 0.0,
+            }
+            for category in CATEGORIES
+            for index in range(8)
+        ],
+        "provenance": provenance(name),
+    }
+
+
 def bench(name: str) -> dict[str, Any]:
     memory = {
         "weights_gib": WEIGHTS[name],
@@ -340,6 +366,7 @@ def unsupported(workspace: Workspace, name: str) -> None:
     for path in (
         workspace.fidelity(name),
         workspace.bench(name),
+        workspace.stability(name),
         workspace.evaluation(name) / "results.json",
     ):
         write_json(path, record)

@@ -242,11 +242,11 @@ def quantize(variant: str) -> None:
 @click.option(
     "--only",
     multiple=True,
-    type=click.Choice(["fidelity", "evaluate", "bench"]),
+    type=click.Choice(["fidelity", "evaluate", "stability", "bench"]),
     help="Only this part; may be given more than once.",
 )
 def measure(variant: str, only: tuple[str, ...]) -> None:
-    """Serve VARIANT once and measure fidelity, evaluation and bench on that server.
+    """Serve VARIANT once and measure all parts on that server.
 
     Example: qpipe measure gptq-w4a16 --only fidelity
     """

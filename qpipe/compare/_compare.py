@@ -10,6 +10,7 @@ import pandas as pd
 from qpipe.compare._pairs import Pairing, categories, cut_by_length, overall, pair
 from qpipe.compare._ratios import fidelity_part, memory_part, noise_part, speed_part
 from qpipe.compare._retrieval import retrieval_map
+from qpipe.compare._steady import stability_part
 from qpipe.config import Config
 from qpipe.errors import InvalidMeasurement
 from qpipe.hardware import identity
@@ -66,6 +67,7 @@ class _Measured:
         self.folder: Path = workspace.evaluation(name)
         self.fidelity = read_json(workspace.fidelity(name), self.command)
         self.bench = read_json(workspace.bench(name), self.command)
+        self.stability = read_json(workspace.stability(name), self.command)
         self.results = read_json(self.folder / "results.json", self.command)
         records = (self.results, self.fidelity, self.bench)
         self.unsupported: str | None = next(
@@ -75,6 +77,7 @@ class _Measured:
             "fidelity": self.fidelity.get("provenance") or {},
             "evaluation": self.results.get("context") or {},
             "bench": self.bench.get("provenance") or {},
+            "stability": self.stability.get("provenance") or {},
         }
         self.provenance = self.measured_on["fidelity"]
         self.checkpoint = None
@@ -87,7 +90,7 @@ class _Measured:
         hashes = {part: on.get("checkpoint_hash") for part, on in self.measured_on.items()}
         hashes["evaluation"] = self.results.get("checkpoint_hash")
         first = hashes["fidelity"]
-        for part in ("evaluation", "bench"):
+        for part in ("evaluation", "bench", "stability"):
             if first is None or hashes[part] != first:
                 raise InvalidMeasurement(
                     f"the records of '{self.name}' are of different checkpoints:"
@@ -136,6 +139,7 @@ class _Measured:
             "fidelity": fidelity_part(self.fidelity),
             "speed": speed_part(self.bench, base.bench),
             "memory": memory_part(self.bench, base.bench),
+            "stability": stability_part(self.stability, base.stability, CONFIDENCE),
         }
 
 
@@ -182,6 +186,8 @@ def _mismatches(own: _Measured, base: _Measured) -> list[str]:
         found.append("the fidelity texts differ from the baseline's")
     if own.bench.get("data_hash") != base.bench.get("data_hash"):
         found.append("the load of the bench differs from the baseline's")
+    if own.stability.get("data_hash") != base.stability.get("data_hash"):
+        found.append("the sampled questions differ from the baseline's")
     return list(dict.fromkeys(found))
 
 

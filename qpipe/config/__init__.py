@@ -13,6 +13,7 @@ from qpipe.config._release import (
     Release,
     Sensitivity,
     Serve,
+    Stability,
     Tracking,
     Variant,
 )
@@ -38,6 +39,7 @@ __all__ = [
     "Scheme",
     "Sensitivity",
     "Serve",
+    "Stability",
     "Step",
     "Suite",
     "Tracking",

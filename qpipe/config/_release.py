@@ -21,6 +21,7 @@ __all__ = [
     "Release",
     "Sensitivity",
     "Serve",
+    "Stability",
     "Tracking",
     "Variant",
 ]
@@ -209,6 +210,19 @@ class Evaluation(Model):
     """Seed of few-shot draws."""
 
 
+class Stability(Model):
+    """Several sampled answers a question."""
+
+    questions: int = Field(default=0, ge=0)
+    """Questions a category; 0: stability is not measured."""
+    samples: int = Field(default=4, ge=2)
+    """Answers a question."""
+    temperature: float = Field(default=0.7, gt=0)
+    """Of the sampling."""
+    seed: Seed = 0
+    """The same for every variant."""
+
+
 class Bench(Model):
     """The load of the speed measurement."""
 
@@ -271,6 +285,7 @@ class Release(Model):
     fallback: dict[Name, Fallback] = Field(default_factory=dict)
     fidelity: Fidelity = Fidelity()
     evaluation: Evaluation
+    stability: Stability = Stability()
     bench: Bench = Bench()
     gate: Gate
     tracking: Tracking = Tracking()

@@ -1,4 +1,4 @@
-"""``qpipe measure V``: fidelity, evaluation and bench on one server."""
+"""``qpipe measure V``: fidelity, evaluation, stability and bench on one server."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ from qpipe.hardware import Hardware, detect
 from qpipe.records import read_json, staged_dir, write_json
 from qpipe.schemes import Mode, mode_of
 from qpipe.serving import Server, plan_serving, start
+from qpipe.stability import measure_stability
 
 __all__ = ["PARTS", "measure"]
 
 BASELINE = "bf16"
-PARTS = ("fidelity", "evaluate", "bench")
+PARTS = ("fidelity", "evaluate", "stability", "bench")
 
 
 def measure(
@@ -85,6 +86,8 @@ def measure(
                     again=again,
                     on_cell=progress,
                 )
+        if "stability" in only:
+            measure_stability(config, variant, server.client, plan.tokenizer, provenance, progress)
         if "bench" in only:
             measure_bench(config, variant, server, provenance, progress)
 
@@ -116,6 +119,7 @@ def _write_unsupported(config: Config, variant: str, mode: Mode, hardware: Hardw
         "provenance": {**mode.record(), "hardware": hardware.record()},
     }
     write_json(workspace.fidelity(variant), record)
+    write_json(workspace.stability(variant), record)
     write_json(workspace.bench(variant), record)
     with staged_dir(workspace.evaluation(variant)) as staged:
         write_json(staged / "results.json", record)

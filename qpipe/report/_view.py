@@ -70,6 +70,12 @@ class Row:
         return found
 
     @property
+    def stability(self) -> dict[str, Any]:
+        """Sampled answers: spread of the score and degenerate output, against the baseline's."""
+        found: dict[str, Any] = self.entry.get("stability") or {}
+        return found
+
+    @property
     def retrieval(self) -> dict[str, dict[int, float]]:
         """Score of planted facts by the text's length and the fact's depth in percent."""
         found: dict[str, dict[int, float]] = {}

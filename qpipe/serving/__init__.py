@@ -1,7 +1,7 @@
 """A variant as a running server."""
 
-from qpipe.serving._client import Client
+from qpipe.serving._client import Client, Completion
 from qpipe.serving._plan import Plan, context_tokens, plan_serving
 from qpipe.serving._server import Server, start
 
-__all__ = ["Client", "Plan", "Server", "context_tokens", "plan_serving", "start"]
+__all__ = ["Client", "Completion", "Plan", "Server", "context_tokens", "plan_serving", "start"]

@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from qpipe.errors import EngineError
 
-__all__ = ["Client", "PromptLogprobs"]
+__all__ = ["Client", "Completion", "PromptLogprobs"]
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,14 @@ class PromptLogprobs:
     """[positions][k], nats."""
     actual: list[float]
     """[positions], nats: of the token that the text has there."""
+
+
+@dataclass(frozen=True)
+class Completion:
+    """One generated text and why it ended."""
+
+    text: str
+    finish_reason: str | None
 
 
 class Client:
@@ -86,6 +94,22 @@ class Client:
         body = {"prompt": prompt, "max_tokens": max_tokens, "temperature": 0}
         answer = self._completion({**body, "return_token_ids": True})
         return [int(token) for token in answer["choices"][0]["token_ids"]]
+
+    def sample(
+        self,
+        prompt: list[int],
+        max_tokens: int,
+        count: int,
+        *,
+        temperature: float,
+        seed: int,
+        stop: list[str],
+    ) -> list[Completion]:
+        """``count`` sampled completions of token ids."""
+        body = {"prompt": prompt, "max_tokens": max_tokens, "n": count, "seed": seed}
+        more = {"temperature": temperature, "stop": stop}
+        choices = self._completion({**body, **more})["choices"]
+        return [Completion(str(each["text"]), each["finish_reason"]) for each in choices]
 
     def prompt_logprobs(self, prompt: list[int], top_k: int) -> PromptLogprobs:
         """The model's distribution at each position of ``prompt``."""

@@ -280,3 +280,20 @@ def test_questions_of_one_cluster_count_as_one(tmp_path: Path) -> None:
     part = compare(config)["variants"]["rtn"]["overall"]
     assert "over 16 clusters" in part["method"] and "clusters" not in alone["method"]
     assert part["ci_high"] - part["ci_low"] >= alone["ci_high"] - alone["ci_low"] - 1e-9
+
+
+def test_sampled_answers_are_compared_question_by_question(tmp_path: Path) -> None:
+    record = compare(measured(tmp_path))
+    part = record["variants"]["rtn"]["stability"]
+    assert part["questions"] == 32 and part["samples"] == 4
+    assert part["score_variance"]["baseline"] == pytest.approx(0.1)
+    assert part["score_variance"]["delta"] == pytest.approx(0.25 * 1.5)
+    assert part["degenerate"]["ci_low"] > 0
+    assert set(part["kinds"]) == {"cut", "loop"}
+    assert record["variants"]["nvfp4"].get("stability") is None
+
+
+def test_without_samples_there_is_no_stability(tmp_path: Path) -> None:
+    config = measured(tmp_path)
+    edit(config.workspace.stability("gptq"), questions=[])
+    assert compare(config)["variants"]["gptq"]["stability"] is None

@@ -29,6 +29,7 @@ fallback:
   w4a16-mixed: {source: w4a16, restore_units: 4}
 fidelity: {texts: evalsets/heldout, top_k: 32, max_tokens: 64, max_texts: 2, concurrency: 2}
 evaluation: {suites: [tiny], concurrency: 4}
+stability: {questions: 2, samples: 2}
 bench: {input_tokens: 16, output_tokens: 8, concurrency: [1, 2], prompts_per_level: 4, warmup_prompts: 2}
 gate: {kl_mean_max: 0.5, accuracy_margin: 0.5, accuracy_decides: false, certify_simulated: true}
 tracking: {experiment: tiny}

@@ -47,6 +47,7 @@ class Stand:
         monkeypatch.setattr(_stage, "import_lm_eval", lambda: None)
         monkeypatch.setattr(_stage, "plan_suites", lambda *_: [])
         monkeypatch.setattr(_stage, "run_suites", note("evaluate"))
+        monkeypatch.setattr(_stage, "measure_stability", note("stability"))
         monkeypatch.setattr(_stage, "measure_bench", note("bench"))
 
     def plan(self, *_: Any) -> Any:
@@ -110,7 +111,12 @@ def test_unsupported_variant_has_records_and_no_figure(config: Config, stand: St
     assert "needs compute capability 9.0" in said[0]
     workspace = config.workspace
     folder = workspace.evaluation("fp8")
-    for path in (workspace.fidelity("fp8"), workspace.bench("fp8"), folder / "results.json"):
+    for path in (
+        workspace.fidelity("fp8"),
+        workspace.stability("fp8"),
+        workspace.bench("fp8"),
+        folder / "results.json",
+    ):
         record = read_json(path, "-")
         assert set(record) == {"schema_version", "variant", "unsupported", "provenance"}
         assert record["provenance"]["mode"] == "unsupported"

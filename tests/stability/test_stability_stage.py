@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from qpipe.config import BusinessSuite, Config
+from qpipe.paths import Workspace
+from qpipe.records import read_json
+from qpipe.serving import Client, Completion
+from qpipe.stability import measure_stability
+from tests.workspace_fixture import silent, small_config
+
+ROWS = [
+    {"id": f"m{index}", "category": "math", "prompt": f"{index} + 1 =", "reference": index + 1}
+    | {"scorer": "numeric", "level": 1, "stop": ["."]}
+    for index in range(3)
+] + [
+    {"id": "c", "category": "math", "prompt": "Yes?", "reference": 0, "choices": ["a", "b"]}
+    | {"scorer": "choice", "level": 1}
+]
+
+
+class Sampler(Client):
+    """Right in its first answer only, and cut in its last."""
+
+    def __init__(self) -> None:
+        self.asked: list[dict[str, Any]] = []
+
+    def sample(self, prompt: list[int], max_tokens: int, count: int, **more: Any) -> Any:
+        self.asked.append({"prompt": bytes(prompt).decode(), "max_tokens": max_tokens, **more})
+        right = str(int(bytes(prompt).split()[0]) + 1)
+        texts = [right, *["no idea"] * (count - 1)]
+        reasons = ["stop"] * (count - 1) + ["length"]
+        return [Completion(text, reason) for text, reason in zip(texts, reasons, strict=True)]
+
+
+@pytest.fixture
+def suite(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Path:
+    def tokenizer(text: str, add_special_tokens: bool = True) -> dict[str, list[int]]:
+        return {"input_ids": list(text.encode())}
+
+    auto = SimpleNamespace(from_pretrained=lambda *_, **__: tokenizer)
+    monkeypatch.setitem(sys.modules, "transformers", SimpleNamespace(AutoTokenizer=auto))
+    path = workspace.root / "mine.yaml"
+    lines = "\n".join(json.dumps(row) for row in ROWS)
+    (workspace.root / "math.jsonl").write_text(lines, encoding="utf-8")
+    return path
+
+
+def config(workspace: Workspace, suite: Path, **settings: Any) -> Config:
+    made = small_config(workspace, stability=settings)
+    mine = BusinessSuite(kind="business", files={"math": "math.jsonl"}, chat=False, max_tokens=9)
+    return Config(workspace, made.release, made.schemes, {"mine": mine}, {"mine": suite})
+
+
+def test_spread_and_degenerate_answers_of_each_question(workspace: Workspace, suite: Path) -> None:
+    client = Sampler()
+    made = config(workspace, suite, questions=2, samples=4, seed=5)
+    record = measure_stability(made, "gptq", client, suite, {"mode": "native"}, silent)
+    assert [each["id"] for each in record["questions"]] == ["m0", "m1"]
+    first = record["questions"][0]
+    assert (first["score_mean"], first["score_variance"]) == (0.25, 0.25)
+    assert (first["degenerate"], first["cut"], first["loop"]) == (0.25, 0.25, 0.0)
+    assert client.asked[0] == {
+        "prompt": "0 + 1 =",
+        "max_tokens": 9,
+        "temperature": 0.7,
+        "seed": 5,
+        "stop": ["."],
+    }
+    kept = read_json(workspace.stability("gptq"), "-")
+    assert kept["questions"] == record["questions"]
+    assert kept["provenance"] == {"mode": "native", "seed": 5}
+
+
+def test_likelihood_questions_are_not_sampled(workspace: Workspace, suite: Path) -> None:
+    made = config(workspace, suite, questions=9)
+    record = measure_stability(made, "gptq", Sampler(), suite, {}, silent)
+    assert [each["id"] for each in record["questions"]] == ["m0", "m1", "m2"]
+
+
+def test_off_by_default(workspace: Workspace, suite: Path) -> None:
+    client = Sampler()
+    record = measure_stability(config(workspace, suite), "gptq", client, suite, {}, silent)
+    assert record["questions"] == [] and client.asked == []
+    assert workspace.stability("gptq").exists()
