@@ -22,6 +22,8 @@ from qpipe.hardware import identity
 from qpipe.records import SCHEMA_VERSION, digest, hash_file, staged_dir, write_json
 
 if TYPE_CHECKING:
+    from lm_eval.api.model import CachingLM
+
     from qpipe.evaluation._served import ServedModel
 
 __all__ = ["import_lm_eval", "run_suites"]
@@ -51,7 +53,8 @@ def run_suites(
 ) -> dict[str, Any]:
     """Run planned cells against ``base_url`` and write ``out_dir``.
 
-    Finished cells are kept in the workspace's cache and not run again.
+    Finished cells are kept in the workspace's cache and not run again; of a cell that was killed,
+    the answers that had come are kept.
 
     Args:
         config: The release.
@@ -79,7 +82,7 @@ def run_suites(
         "generation": _hash_of(tokenizer_dir, _GENERATION),
         "lm_eval": version("lm-eval"),
         # Prompts, requests and scores are made by this package: another code, another result.
-        "code": digest([hash_file(path) for path in sorted(Path(__file__).parent.rglob("*.py"))]),
+        "code": digest([hash_file(path) for path in sorted(Path(__file__).parent.glob("*.py"))]),
         "seed": evaluation.seed,
         "again": again,
     }
@@ -97,7 +100,7 @@ def run_suites(
             cached = False
             with quiet(log):
                 if model is None:
-                    from qpipe.evaluation._served import served_model
+                    from qpipe.evaluation._served import answered, served_model
 
                     model = served_model(
                         base_url,
@@ -107,8 +110,11 @@ def run_suites(
                         seed=evaluation.seed,
                         trust_remote_code=config.release.model.trust_remote_code,
                     )
-                result = _evaluate(model, cell, evaluation.seed, log)
+                asked = config.workspace.cache / "requests" / f"{key}.db"
+                with answered(model, asked) as lm:
+                    result = _evaluate(lm, cell, evaluation.seed, log)
             store_cell(folder, result)
+            asked.unlink(missing_ok=True)
         results.append((cell, result, cached))
         if on_cell is not None:
             record = result.record
@@ -122,7 +128,7 @@ def _hash_of(folder: Path, *patterns: str) -> str:
     return digest([(path.name, hash_file(path)) for path in paths])
 
 
-def _evaluate(model: ServedModel, cell: Cell, seed: int, log: Path) -> Result:
+def _evaluate(model: CachingLM, cell: Cell, seed: int, log: Path) -> Result:
     import aiohttp
     import requests
     from lm_eval.evaluator import evaluate

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+from lm_eval.api.model import CacheHook, CachingLM
 from lm_eval.api.registry import register_model
 from lm_eval.models.openai_completions import LocalCompletionsAPI
 
@@ -133,6 +137,25 @@ def _answer(choice: dict[str, Any], usage: dict[str, Any]) -> Answer:
     answer.prompt_tokens = usage.get("prompt_tokens")
     answer.completion_tokens = usage.get("completion_tokens")
     return answer
+
+
+@contextmanager
+def answered(model: ServedModel, path: Path) -> Iterator[CachingLM]:
+    """``model`` with its answers kept in ``path`` as they come, and not asked for again.
+
+    A file serves one cell: lm-eval leaves the model out of its keys.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        lm = CachingLM(model, str(path))
+    except sqlite3.DatabaseError:  # half written: as good as none
+        path.unlink()
+        lm = CachingLM(model, str(path))
+    try:
+        yield lm
+    finally:
+        lm.dbdict.close()
+        model.set_cache_hook(CacheHook(None))
 
 
 def served_model(
