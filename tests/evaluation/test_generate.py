@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -7,37 +8,67 @@ import pytest
 from qpipe.config import BusinessSuite, load_yaml
 from qpipe.evaluation import Row, load_business, score
 from qpipe.evaluation.generate import generate, main
-from qpipe.evaluation.generators import MAKERS, draw
+from qpipe.evaluation.generators import categories
 
 ROOT = Path(__file__).parents[2]
-SUITE_FILE = ROOT / "evalsets" / "business" / "business.yaml"
+FOLDER = ROOT / "evalsets" / "business"
+SUITE_FILES = (FOLDER / "business.yaml", FOLDER / "business-code.yaml")
 
 
 @pytest.fixture(scope="module")
-def suite() -> BusinessSuite:
-    return load_yaml(SUITE_FILE, ROOT, BusinessSuite)
+def suites() -> list[BusinessSuite]:
+    return [load_yaml(path, ROOT, BusinessSuite) for path in SUITE_FILES]
 
 
 @pytest.fixture(scope="module")
-def rows(suite: BusinessSuite) -> dict[str, list[Row]]:
-    return load_business(SUITE_FILE, suite, ROOT)
+def rows(suites: list[BusinessSuite]) -> dict[str, list[Row]]:
+    """Of all categories, the default suite's eight first."""
+    found: dict[str, list[Row]] = {}
+    for path, suite in zip(SUITE_FILES, suites, strict=True):
+        found |= load_business(path, suite, ROOT)
+    return found
 
 
 def test_checked_in_files_are_what_is_generated(tmp_path: Path) -> None:
     for path in generate(tmp_path, seed=7, rows=40):
-        assert path.read_bytes() == (SUITE_FILE.parent / path.name).read_bytes(), path.name
+        assert path.read_bytes() == (FOLDER / path.name).read_bytes(), path.name
 
 
-def test_suite_names_every_category(suite: BusinessSuite) -> None:
-    assert list(suite.files) == list(MAKERS)
+def test_checked_in_files_are_small() -> None:
+    assert max(path.stat().st_size for path in FOLDER.iterdir()) < 300_000
+
+
+def test_suites_name_every_category(suites: list[BusinessSuite]) -> None:
+    named = [category for suite in suites for category in suite.files]
+    assert named == list(categories())
+    assert len(suites[0].files) == 8
+
+
+def test_the_default_suite_runs_no_code(rows: dict[str, list[Row]]) -> None:
+    for category, group in rows.items():
+        scorers = {row.scorer for row in group}
+        assert (scorers == {"code_tests"}) == (category == "code-generation")
 
 
 def test_rows_are_unique_and_enough(rows: dict[str, list[Row]]) -> None:
-    prompts = [row.prompt for group in rows.values() for row in group]
-    assert len(set(prompts)) == len(prompts)
+    every = [row for group in rows.values() for row in group]
+    assert len({row.prompt for row in every}) == len({row.id for row in every}) == len(every)
     for group in rows.values():
-        assert len(group) >= 40
-        assert len({row.level for row in group}) > 1
+        assert [sum(row.level == level for row in group) for level in (1, 2, 3, 4)] == [10] * 4
+
+
+def test_every_row_names_its_template(rows: dict[str, list[Row]]) -> None:
+    for category, templates in categories().items():
+        levels = {f"template:{template.name}": template.level for template in templates}
+        for row in rows[category]:
+            (tag,) = (tag for tag in row.tags if tag.startswith("template:"))
+            assert levels[tag] == row.level
+
+
+def test_some_rows_are_chinese(rows: dict[str, list[Row]]) -> None:
+    others = ("low-resource", "long-context")
+    for category in rows.keys() - set(others):
+        assert any("zh" in row.tags for row in rows[category]), category
 
 
 def test_choice_categories_are_judged_by_likelihood(rows: dict[str, list[Row]]) -> None:
@@ -50,8 +81,10 @@ def test_references_satisfy_their_scorers(rows: dict[str, list[Row]]) -> None:
         for row in group:
             if row.scorer in ("exact", "numeric", "contains", "choice"):
                 assert score(row, row.target) == 1, row.id
-                if row.scorer == "choice":
-                    assert row.choices is not None and row.target in row.choices
+            if row.scorer == "json_fields":
+                assert score(row, json.dumps(row.reference)) == 1, row.id
+            if row.scorer == "choice":
+                assert row.choices is not None and row.target in row.choices
 
 
 def test_no_question_is_solved_in_its_own_prompt(rows: dict[str, list[Row]]) -> None:
@@ -62,15 +95,23 @@ def test_no_question_is_solved_in_its_own_prompt(rows: dict[str, list[Row]]) -> 
             assert not any(block.startswith(blocks[-1]) for block in blocks[:-1]), row.id
 
 
-def test_seed_changes_rows() -> None:
-    assert draw("math", MAKERS["math"], 1, 10) != draw("math", MAKERS["math"], 2, 10)
-
-
-def test_too_many_rows_are_refused() -> None:
-    with pytest.raises(ValueError, match="different questions"):
-        draw("math", [lambda rng: {"prompt": "always the same"}], 1, 2)
+def test_prompts_end_where_the_answer_starts(rows: dict[str, list[Row]]) -> None:
+    for group in rows.values():
+        assert not [row.id for row in group if str(row.prompt)[-1:].isspace()]
 
 
 def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    main(["--out", str(tmp_path), "--seed", "1", "--rows", "4"])
-    assert len(capsys.readouterr().out.splitlines()) == len(MAKERS)
+    main(["--out", str(tmp_path), "--seed", "1", "--rows", "4", "--words", "450"])
+    assert len(capsys.readouterr().out.splitlines()) == len(categories())
+    lines = (tmp_path / "long-context.jsonl").read_text(encoding="utf-8").splitlines()
+    assert {json.loads(line)["tags"][1] for line in lines} == {"tokens:0.6k"}
+
+
+@pytest.mark.parametrize("words", ["300", "500,500", "many", ""])
+def test_lengths_that_cannot_be_are_refused(
+    words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["--out", str(tmp_path), "--words", words])
+    assert "--words" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())

@@ -1,6 +1,6 @@
-"""Makers of the business rows: one module a category, answers right by construction."""
+"""Templates of the business rows: one module a category, answers right by construction."""
 
-from qpipe.evaluation.generators._draw import Draft, Maker, draw, shots
-from qpipe.evaluation.generators._makers import MAKERS
+from qpipe.evaluation.generators._categories import WORDS, categories
+from qpipe.evaluation.generators._draw import Draft, Maker, Template, draw, shots
 
-__all__ = ["MAKERS", "Draft", "Maker", "draw", "shots"]
+__all__ = ["WORDS", "Draft", "Maker", "Template", "categories", "draw", "shots"]
