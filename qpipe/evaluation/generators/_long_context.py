@@ -247,17 +247,21 @@ def _hops(rng: random.Random, words: int, depth: int) -> Draft:
 
 
 def _latest(rng: random.Random, words: int, depth: int) -> Draft:
-    """A code that was changed four times, among three such; its last change is at ``depth``."""
-    keys, values = _keys(rng, 3), _four_digits(rng, 15)
-    facts: list[tuple[float, str]] = []
-    for index, key in enumerate(keys):
-        last = float(depth) if index == 0 else rng.uniform(10, 98)
-        places = [*sorted(rng.uniform(1, last - 1) for _ in range(4)), last]
-        verbs = ["is", *["was changed to"] * 4]
-        facts += [
-            (at, f"The code of the {key} {verb} {value}.")
-            for at, verb, value in zip(places, verbs, values[index::3], strict=True)
-        ]
+    """A code that was changed twice, among four such; its last change is at ``depth``."""
+    keys, values = _keys(rng, 4), _four_digits(rng, 12)
+    places = [sorted(rng.uniform(12, 98) for _ in range(3)) for _ in keys]
+    # In the shortest text more would not fit before a depth of ten percent.
+    places[0] = [*sorted(rng.uniform(1, depth - 1) for _ in range(2)), float(depth)]
+    facts = [
+        (at, f"The code of the {key} {verb} {value}.")
+        for index, key in enumerate(keys)
+        for at, verb, value in zip(
+            places[index],
+            ("is", "was changed to", "was changed to"),
+            values[index::4],
+            strict=True,
+        )
+    ]
     example = (
         "The code of the black kettle is 1795. It rained all day. The code of the black kettle "
         "was changed to 1462. The boy slept.",
@@ -265,7 +269,7 @@ def _latest(rng: random.Random, words: int, depth: int) -> Draft:
         " 1462",
     )
     question = f"What is the code of the {keys[0]} now?\nAnswer:"
-    return _row(_text(rng, words, facts), example, question, values[12], words, depth)
+    return _row(_text(rng, words, facts), example, question, values[8], words, depth)
 
 
 def _total(rng: random.Random, words: int, depth: int) -> Draft:

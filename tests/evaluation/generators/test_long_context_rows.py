@@ -37,7 +37,7 @@ def answered(template, text, asked):
     if template == "latest":
         key = re.search(r"code of the (\w+ \w+) now", asked)[1]
         found = list(re.finditer(rf"The code of the {key} (?:is|was changed to) (\d+)\.", text))
-        assert len(found) == 5 and " is " in found[0][0]
+        assert len(found) == 3 and " is " in found[0][0]
         return found[-1][1], found[-1][0]
     if template == "total":
         key = re.search(r"into the (\w+) in all", asked)[1]
@@ -60,7 +60,7 @@ def test_references_are_right_and_facts_are_where_the_tag_says(release):
         (depth,) = (
             int(tag.removeprefix("depth:")) for tag in row["tags"] if tag.startswith("depth:")
         )
-        assert abs(place(text, fact) - depth) <= 5, row["id"]
+        assert abs(place(text, fact) - depth) <= 6, row["id"]
 
 
 def test_the_answer_is_said_once(release):
