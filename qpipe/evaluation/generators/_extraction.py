@@ -359,7 +359,7 @@ TEMPLATES: tuple[Template, ...] = (
     Template("copy-field", 1, _copy_field),
     Template("mail-address", 1, _mail_address),
     Template("sentence-city", 1, _sentence_city),
-    Template("copy-field-zh", 1, _chinese_name),
+    Template("copy-field-zh", 2, _chinese_name),
     Template("order-json", 2, _order_json),
     Template("total", 2, _total),
     Template("date", 2, _date),

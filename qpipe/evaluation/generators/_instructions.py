@@ -381,7 +381,7 @@ TEMPLATES: tuple[Template, ...] = (
     Template("repeat", 1, _repeat),
     Template("start", 1, _start),
     Template("capitals", 1, _capitals),
-    Template("include", 1, _include),
+    Template("include", 2, _include),
     Template("bullets", 2, _bullets),
     Template("end", 2, _end),
     Template("include-zh", 2, _chinese_include),

@@ -131,9 +131,19 @@ def _glossary(rng: random.Random, language: str, words: Words, kind: str) -> Dra
     return _row(rng, prompt, answer, others, language, kind)
 
 
-def _glossary_number(rng: random.Random) -> Draft:
+def _echo(rng: random.Random, language: str, words: Words, kind: str) -> Draft:
+    """A list of pairs that goes on with one of them again."""
+    shown = rng.sample(words, 3)
+    word, answer = rng.choice(shown)
+    lines = "\n".join(f"{foreign} = {english}" for foreign, english in shown)
+    prompt = f"{language} to English\n{lines}\n{word} ="
+    others = [english for _, english in shown if english != answer]
+    return _row(rng, prompt, answer, others, language, kind)
+
+
+def _echo_number(rng: random.Random) -> Draft:
     code = rng.choice(tuple(_COUNTING))
-    return _glossary(rng, _COUNTING[code][0], _numbers(code), "number")
+    return _echo(rng, _COUNTING[code][0], _numbers(code), "number")
 
 
 def _glossary_day(rng: random.Random) -> Draft:
@@ -144,8 +154,8 @@ def _glossary_month(rng: random.Random) -> Draft:
     return _glossary(rng, *_any(rng, _LATIN + _OTHER, _months), "month")
 
 
-def _glossary_country(rng: random.Random) -> Draft:
-    return _glossary(rng, *_any(rng, _LATIN + _OTHER, _countries), "country")
+def _echo_country(rng: random.Random) -> Draft:
+    return _echo(rng, *_any(rng, _LATIN + _OTHER, _countries), "country")
 
 
 def _translation(rng: random.Random, language: str, words: Words, kind: str) -> Draft:
@@ -266,9 +276,9 @@ def _date(rng: random.Random) -> Draft:
 
 
 TEMPLATES: tuple[Template, ...] = (
-    Template("glossary-number", 1, _glossary_number),
+    Template("echo-number", 1, _echo_number),
     Template("glossary-day", 1, _glossary_day),
-    Template("glossary-country", 1, _glossary_country),
+    Template("echo-country", 1, _echo_country),
     Template("glossary-month", 1, _glossary_month),
     Template("month", 2, _month),
     Template("country", 2, _country),

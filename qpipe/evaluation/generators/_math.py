@@ -42,7 +42,7 @@ def _subtract_digits(rng: random.Random) -> Draft:
 
 def _next_number(rng: random.Random) -> Draft:
     step = rng.choice((1, 2, 5, 10))
-    start = step * rng.randint(1, 8)
+    start = step * rng.randint(1, 20)
     shown = ", ".join(str(start + step * i) for i in range(5))
     return _row(f"Count on: {shown},", start + 5 * step, "sequence")
 
@@ -208,7 +208,7 @@ TEMPLATES: tuple[Template, ...] = (
     Template("add-digits", 1, _add_digits),
     Template("next-number", 1, _next_number),
     Template("subtract-digits", 1, _subtract_digits),
-    Template("add-digits-zh", 1, _chinese_digits),
+    Template("add-digits-zh", 2, _chinese_digits),
     Template("buy-more", 2, _buy_more),
     Template("add-two-digits", 2, _add_two_digits),
     Template("buy-more-zh", 2, _chinese_sum),

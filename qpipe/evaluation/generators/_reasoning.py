@@ -14,6 +14,11 @@ _THINGS = ("ball", "book", "coin", "cup", "hat", "key", "letter", "map", "phone"
 _PLACES = ("bag", "basket", "box", "car", "desk", "drawer", "garden", "kitchen", "office", "pocket")
 _COLOURS = ("black", "blue", "brown", "green", "orange", "pink", "purple", "red", "white", "yellow")
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+_MONTHS = (
+    "January", "February", "March", "April", "May", "June", "July", "August", "September",
+    "October", "November", "December",
+)  # fmt: skip
+_LETTERS = tuple("ABCDEFGHIJKLMNOPQRSTUVWXYZ")
 _CHINESE_NAMES = ("小明", "小红", "小刚", "小丽", "小华", "小军")
 _CHINESE_THINGS = ("书", "笔", "球", "花", "帽子", "钥匙")
 
@@ -36,6 +41,23 @@ def _number(prompt: str, reference: int, *tags: str) -> Draft:
 def _alternate(rng: random.Random) -> Draft:
     a, b = pick(rng, _COLOURS, 2)
     return _row(f"Pattern: {a} {b} {a} {b} {a} {b} {a}", b, "pattern")
+
+
+def _sequence(rng: random.Random) -> Draft:
+    names = rng.choice((_DAYS, _MONTHS, _LETTERS))
+    start = rng.randrange(len(names) - 4)
+    shown = ", ".join(names[start : start + 4])
+    return _row(f"Go on: {shown},", names[start + 4], "sequence")
+
+
+def _where(rng: random.Random) -> Draft:
+    thing, place = rng.choice(_THINGS), rng.choice(_PLACES)
+    examples = [
+        ("The pen is in the bath. Where is the pen?", "in the bath"),
+        ("The lamp is in the shed. Where is the lamp?", "in the shed"),
+    ]
+    question = f"The {thing} is in the {place}. Where is the {thing}?"
+    return _row(shots(examples, question), place, "lookup")
 
 
 def _stated(rng: random.Random) -> Draft:
@@ -326,9 +348,11 @@ def _liars(rng: random.Random) -> Draft:
 
 TEMPLATES: tuple[Template, ...] = (
     Template("alternate", 1, _alternate),
+    Template("where", 1, _where),
+    Template("sequence", 1, _sequence),
     Template("stated", 1, _stated),
-    Template("who-has", 1, _who_has),
-    Template("who-has-zh", 1, _chinese_who_has),
+    Template("who-has", 2, _who_has),
+    Template("who-has-zh", 2, _chinese_who_has),
     Template("moved", 2, _moved),
     Template("tallest", 2, _tallest),
     Template("larger", 2, _larger),
