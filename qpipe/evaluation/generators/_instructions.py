@@ -45,6 +45,7 @@ Constraint = dict[str, Any]
 def _row(
     prompt: str, constraints: Sequence[Constraint], tokens: int, *tags: str, stop: str = "\n"
 ) -> Draft:
+    """A row; where an answer has many lines, the next instruction ends it, not an empty line."""
     return {
         "prompt": prompt,
         "reference": list(constraints),
@@ -110,7 +111,7 @@ def _bullets(rng: random.Random) -> Draft:
         ("List 3 metals, each on a line that starts with '- '.", "\n- iron\n- gold\n- tin"),
     ]
     prompt = shots(examples, f"List {count} {kind}, each on a line that starts with '- '.")
-    return _row(prompt, [_is("bullets", n=count)], 40, "bullets", stop="\n\n")
+    return _row(prompt, [_is("bullets", n=count)], 40, "bullets", stop="\n\nList")
 
 
 def _end(rng: random.Random) -> Draft:
@@ -176,7 +177,7 @@ def _lines(rng: random.Random) -> Draft:
     ]
     question = f"Write {count} lines about a {topic}, all in small letters, with the word '{word}'."
     constraints = [_is("lines", n=count), _is("lower_case"), *_includes(word)]
-    return _row(shots(examples, question), constraints, 72, "lines", "case", stop="\n\n")
+    return _row(shots(examples, question), constraints, 72, "lines", "case", stop="\n\nWrite")
 
 
 def _window(rng: random.Random) -> Draft:
@@ -244,7 +245,7 @@ def _chinese_lines(rng: random.Random) -> Draft:
         _is("excludes", text="，"),
         *_includes(a),
     ]
-    return _row(shots(examples, question), constraints, 96, "lines", "zh", stop="\n\n")
+    return _row(shots(examples, question), constraints, 96, "lines", "zh", stop="\n\n用中文")
 
 
 def _letter(rng: random.Random) -> Draft:
@@ -270,7 +271,9 @@ def _letter(rng: random.Random) -> Draft:
         _is("excludes", text="very"),
         _is("excludes", text="!"),
     ]
-    return _row(shots(examples, question), constraints, 128, "lines", "start", "end", stop="\n\n")
+    return _row(
+        shots(examples, question), constraints, 128, "lines", "start", "end", stop="\n\nWrite"
+    )
 
 
 def _long_bullets(rng: random.Random) -> Draft:
@@ -296,7 +299,7 @@ def _long_bullets(rng: random.Random) -> Draft:
         _is("words_at_most", n=most),
         _is("excludes", text=","),
     ]
-    return _row(shots(examples, question), constraints, 128, "bullets", "case", stop="\n\n")
+    return _row(shots(examples, question), constraints, 128, "bullets", "case", stop="\n\nWrite")
 
 
 def _frame(rng: random.Random) -> Draft:
@@ -374,7 +377,7 @@ def _chinese_letter(rng: random.Random) -> Draft:
         _is("excludes", text="非常"),
         _is("excludes", text="！"),
     ]
-    return _row(shots(examples, question), constraints, 160, "lines", "zh", stop="\n\n")
+    return _row(shots(examples, question), constraints, 160, "lines", "zh", stop="\n\n用中文")
 
 
 TEMPLATES: tuple[Template, ...] = (

@@ -191,3 +191,11 @@ def test_worked_examples_meet_what_they_ask_for(release):
         asked, answer = re.split(r"\nAnswer:\s", block)
         constraints = EXAMPLES.get(asked) or stated(asked)
         assert [c for c in constraints if not meets(c, answer)] == [], block
+
+
+def test_answers_end_where_the_next_instruction_would_start(release):
+    for row in release["instruction-following"]:
+        (stop,) = row["stop"]
+        *shown, asked = row["prompt"].split("\n\n")
+        many = "\n" in "".join(block.split("\nAnswer:")[1] for block in shown)
+        assert stop == "\n" if not many else f"\n\n{asked}".startswith(stop)
