@@ -219,8 +219,6 @@ class Stability(Model):
     """Answers a question."""
     temperature: float = Field(default=0.7, gt=0)
     """Of the sampling."""
-    seed: Seed = 0
-    """The same for every variant."""
 
 
 class Bench(Model):

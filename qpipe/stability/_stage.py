@@ -40,7 +40,7 @@ def measure_stability(
 
     A question's entry has the mean of its scores, their variance (sample variance, n - 1), and the
     share of its answers that are degenerate, by kind. Questions are the first of each category of
-    the business suites that are answered in text; every variant gets the same with the same seeds.
+    the business suites that are answered in text; every variant gets the same.
     """
     from transformers import AutoTokenizer
 
@@ -63,7 +63,6 @@ def measure_stability(
             question.max_tokens,
             settings.samples,
             temperature=settings.temperature,
-            seed=settings.seed,
             stop=list(question.row.stop),
         )
 
@@ -85,7 +84,7 @@ def measure_stability(
             [[each.suite, each.prompt] for each in questions], settings.model_dump()
         ),
         "questions": entries,
-        "provenance": {**provenance, "seed": settings.seed},
+        "provenance": provenance,
     }
     write_json(config.workspace.stability(variant), record)
     return record
