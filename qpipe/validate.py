@@ -61,10 +61,12 @@ def _model(config: Config) -> Iterator[Fault]:
 def _context(config: Config) -> Iterator[Fault]:
     bench, fidelity = config.release.bench, config.release.fidelity
     load = bench.input_tokens + bench.output_tokens
+    longest = max(fidelity.long_tokens, default=0)
     for key, what, tokens in (
         ("bench.input_tokens", f"input and output are {load} tokens", load),
         # The engine wants to answer with a token at least.
         ("fidelity.max_tokens", f"texts are {fidelity.max_tokens} tokens", fidelity.max_tokens + 1),
+        ("fidelity.long_tokens", f"texts are {longest} tokens", longest + 1),
     ):
         short = [name for name in config.release.names if context_tokens(config, name) < tokens]
         if short:

@@ -185,6 +185,11 @@ class Fidelity(Model):
     """Longest text in tokens; longer ones are cut."""
     max_texts: Positive = 8
     """Texts a category."""
+    long_tokens: list[Positive] = Field(default_factory=list)
+    """Lengths of the texts of category ``long-context``: all held-out paragraphs in a row, of which
+    the last ``max_tokens`` count. None are measured when empty."""
+    long_texts: Positive = 2
+    """Texts a length."""
     answers: int = Field(default=4, ge=0)
     """Texts a category whose second half the baseline answers greedily instead."""
     answer_tokens: Positive = 64

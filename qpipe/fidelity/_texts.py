@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from itertools import chain, zip_longest
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
-from qpipe.config import Config
+from qpipe.config import Config, Fidelity
 from qpipe.errors import ConfigError, Fault
 from qpipe.records import digest, read_table
 
-__all__ = ["ANSWER", "BASELINE", "HELD_OUT", "held_out_texts", "load_paragraphs", "logprob_store"]
+__all__ = [
+    "ANSWER",
+    "BASELINE",
+    "HELD_OUT",
+    "LONG_CONTEXT",
+    "held_out_texts",
+    "load_paragraphs",
+    "logprob_store",
+]
 
 BASELINE = "bf16"
 HELD_OUT, ANSWER = "held-out", "answer"
+LONG_CONTEXT = "long-context"
+
+Encode = Callable[[str], list[int]]
 
 
 def logprob_store(config: Config) -> Path:
@@ -44,7 +58,7 @@ def load_paragraphs(config: Config) -> dict[str, list[str]]:
         faults.append(Fault(settings.texts, "-", "there are no *.txt files", mend))
     if faults:
         raise ConfigError(faults)
-    return {category: parts[: settings.max_texts] for category, parts in found.items()}
+    return found
 
 
 def held_out_texts(config: Config, variant: str) -> pd.DataFrame:
@@ -55,7 +69,8 @@ def held_out_texts(config: Config, variant: str) -> pd.DataFrame:
 
     Raises:
         MissingInput: the baseline was not measured.
-        ConfigError: a held-out file is empty, or the texts changed since the baseline's run.
+        ConfigError: a held-out file is empty, all of them are too short for ``long_tokens``, or the
+            texts changed since the baseline's run.
     """
     from transformers import AutoTokenizer
 
@@ -64,21 +79,49 @@ def held_out_texts(config: Config, variant: str) -> pd.DataFrame:
     tokenizer = AutoTokenizer.from_pretrained(
         workspace.model, trust_remote_code=config.release.model.trust_remote_code
     )
-    rows = []
-    for category, parts in paragraphs.items():
-        for text in parts:
-            ids = tokenizer(text)["input_ids"][: settings.max_tokens]
-            if len(ids) > 1:
-                row = {"kind": HELD_OUT, "category": category, "text_hash": digest(ids)}
-                rows.append({**row, "text": ids, "first": 0})
-    texts = pd.DataFrame(rows).drop_duplicates("text_hash", ignore_index=True)
+
+    def encode(text: str) -> list[int]:
+        return [int(token) for token in tokenizer(text)["input_ids"]]
+
+    rows = [
+        _held_out(category, encode(text)[: settings.max_tokens], 0)
+        for category, parts in paragraphs.items()
+        for text in parts[: settings.max_texts]
+    ]
+    rows += _long_texts(paragraphs, encode, settings)
+    texts = pd.DataFrame([row for row in rows if len(row["text"]) > 1])
+    texts = texts.drop_duplicates("text_hash", ignore_index=True)
     return texts if variant == BASELINE else _with_answers(config, texts)
+
+
+def _held_out(category: str, ids: list[int], first: int) -> dict[str, Any]:
+    row = {"kind": HELD_OUT, "category": category, "text_hash": digest(ids)}
+    return {**row, "text": ids, "first": first}
+
+
+def _long_texts(
+    paragraphs: dict[str, list[str]], encode: Encode, settings: Fidelity
+) -> Iterator[dict[str, Any]]:
+    """All paragraphs in turns of the categories, beginning elsewhere for every text."""
+    rounds = chain.from_iterable(zip_longest(*paragraphs.values()))
+    parts = [part for part in rounds if part is not None]
+    for length in settings.long_tokens:
+        for index in range(settings.long_texts):
+            start = index * len(parts) // settings.long_texts
+            ids = encode("\n\n".join(parts[start:] + parts[:start]))
+            if len(ids) < length:
+                message = f"all held-out texts in a row are {len(ids)} tokens, {length} are asked"
+                where = ("configs/release.yaml", "fidelity.long_tokens")
+                raise ConfigError([Fault(*where, message, "add texts or ask for less")])
+            # The last token predicts none of the text.
+            first = max(0, length - 1 - settings.max_tokens)
+            yield _held_out(LONG_CONTEXT, ids[:length], first)
 
 
 def _with_answers(config: Config, texts: pd.DataFrame) -> pd.DataFrame:
     known = read_table(logprob_store(config), f"qpipe measure {BASELINE}", list(texts.columns))
     answers = known[known["kind"] == ANSWER]
-    key = ["category", "text_hash"]
+    key = ["category", "text_hash", "first"]
     same = [
         sorted(rows[key].itertuples(index=False, name=None))
         for rows in (known[known["kind"] == HELD_OUT], texts)

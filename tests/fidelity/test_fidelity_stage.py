@@ -11,7 +11,7 @@ import pytest
 
 from qpipe.config import Config
 from qpipe.errors import ConfigError, InvalidMeasurement, MissingInput
-from qpipe.fidelity import held_out_texts, measure_fidelity
+from qpipe.fidelity import LONG_CONTEXT, held_out_texts, measure_fidelity
 from qpipe.paths import Workspace
 from qpipe.records import read_json
 from qpipe.serving import Client
@@ -140,6 +140,36 @@ def test_changed_texts(config: Config, text: str) -> None:
     with pytest.raises(ConfigError, match="differ from those of the baseline's run") as caught:
         measured(config, "gptq", VARIANT)
     assert caught.value.faults[0].mend == "run `qpipe measure bf16` again"
+
+
+def test_long_texts_are_all_paragraphs_in_a_row(config: Config) -> None:
+    fidelity = {"max_tokens": 5, "top_k": 2, "answers": 0, "long_tokens": [20, 40], "long_texts": 2}
+    config = small_config(config.workspace, fidelity=fidelity)
+    found = held_out_texts(config, "bf16")
+    long = found[found["category"] == LONG_CONTEXT]
+    assert [len(ids) for ids in long["text"]] == [20, 20, 40, 40]
+    assert len(set(long["text_hash"])) == 4
+    assert bytes(long["text"].iloc[0]).startswith(b"print(1)\n\nFirst text")
+    # Only the end of a long text counts: what stands far ahead of it is what is tried.
+    measured(config, "bf16", BASELINE)
+    record = measured(config, "gptq", VARIANT)
+    assert record["categories"][LONG_CONTEXT]["positions"] == 4 * 5
+
+
+def test_long_texts_take_more_than_there_is(config: Config) -> None:
+    fidelity = {"max_tokens": 5, "long_tokens": [1000]}
+    config = small_config(config.workspace, fidelity=fidelity)
+    with pytest.raises(ConfigError, match=r"fidelity.long_tokens: .* are \d+ tokens, 1000 are"):
+        held_out_texts(config, "bf16")
+
+
+def test_another_judged_part_of_a_long_text(config: Config) -> None:
+    settings = {"top_k": 2, "answers": 0, "long_tokens": [40], "long_texts": 1}
+    short = {"max_tokens": 30, **settings}
+    measured(small_config(config.workspace, fidelity=short), "bf16", BASELINE)
+    other = small_config(config.workspace, fidelity={**short, "max_tokens": 31})
+    with pytest.raises(ConfigError, match="differ from those of the baseline's run"):
+        held_out_texts(other, "gptq")
 
 
 def test_empty_held_out_files(config: Config, tmp_path: Path) -> None:
