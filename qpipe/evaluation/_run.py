@@ -66,8 +66,8 @@ def run_suites(
         checkpoint_hash: Hash of the served checkpoint.
         context: Everything else that makes results incomparable: engine, flags, arithmetic.
         out_dir: Where ``results.json`` and ``samples.parquet`` go.
-        again: A second time, at half the concurrency and with the cells in reverse: what differs
-            then is noise, as batches are composed otherwise.
+        again: A second time, in reverse order and at another concurrency: what differs then is
+            noise, as batches are composed otherwise.
         on_cell: Called with one line for every finished cell.
 
     Raises:
@@ -88,7 +88,7 @@ def run_suites(
     }
     cells, concurrency = list(cells), evaluation.concurrency
     if again:
-        cells, concurrency = cells[::-1], max(1, concurrency // 2)
+        cells, concurrency = cells[::-1], _another(concurrency)
     model: ServedModel | None = None
     results: list[tuple[Cell, Result, bool]] = []
     log = evaluation_log(config, variant)
@@ -108,6 +108,7 @@ def run_suites(
                         tokenizer_dir,
                         concurrency=concurrency,
                         seed=evaluation.seed,
+                        backwards=again,
                         trust_remote_code=config.release.model.trust_remote_code,
                     )
                 asked = config.workspace.cache / "requests" / f"{key}.db"
@@ -121,6 +122,11 @@ def run_suites(
             took = "kept" if cached else f"{record['seconds']:.1f} s"
             on_cell(f"{cell.task}: {record['score']:.3f} over {record['n']} rows, {took}")
     return _write(out_dir, variant, checkpoint_hash, context, results)
+
+
+def _another(concurrency: int) -> int:
+    """Another concurrency, above 1: at 1 lm-eval sends requests in its own order."""
+    return concurrency // 2 if concurrency > 3 else concurrency + 1
 
 
 def _hash_of(folder: Path, *patterns: str) -> str:

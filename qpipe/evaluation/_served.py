@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+from aiohttp import ClientSession, ClientTimeout, TCPConnector
+from lm_eval.api.instance import Instance
 from lm_eval.api.model import CacheHook, CachingLM
 from lm_eval.api.registry import register_model
 from lm_eval.models.openai_completions import LocalCompletionsAPI
+from tenacity import AsyncRetrying, stop_after_attempt, wait_exponential
 
 from qpipe.errors import EngineError, InvalidMeasurement
 from qpipe.evaluation._prompts import render
@@ -41,10 +45,14 @@ class LogProb(float):
 
 @register_model("qpipe-completions")
 class ServedModel(LocalCompletionsAPI):  # type: ignore[misc]
-    """``local-completions`` that keeps finish reasons and token counts and checks BOS."""
+    """``local-completions`` that keeps finish reasons and token counts and checks BOS.
 
-    def __init__(self, **arguments: Any) -> None:
+    Requests are sent longest first, or, ``backwards``, shortest first.
+    """
+
+    def __init__(self, *, backwards: bool = False, **arguments: Any) -> None:
         super().__init__(tokenizer_backend="huggingface", tokenized_requests=True, **arguments)
+        self._backwards = backwards
         self._bos: int | None = self.tokenizer.bos_token_id
         self._adds_bos = self._bos is not None and self.tokenizer("a").input_ids[0] == self._bos
 
@@ -73,6 +81,67 @@ class ServedModel(LocalCompletionsAPI):  # type: ignore[misc]
     ) -> str:
         """The conversation as the model's template writes it, without thinking."""
         return render(self.tokenizer, chat_history, add_generation_prompt)
+
+    def generate_until(
+        self, requests: list[Instance], disable_tqdm: bool = False
+    ) -> list[Answer | None]:
+        """The answers, asked in one stream.
+
+        lm-eval sends requests of equal settings together and waits for the last of each such group,
+        so that the engine idles between groups.
+        """
+        prompts = self.tok_encode([request.args[0] for request in requests])
+        order = sorted(
+            range(len(requests)),
+            key=lambda index: -len(requests[index].args[0]),
+            reverse=self._backwards,
+        )
+        return asyncio.run(self._answers(requests, prompts, order))
+
+    async def _answers(
+        self, requests: list[Instance], prompts: list[list[int]], order: Sequence[int]
+    ) -> list[Answer | None]:
+        answers: list[Answer | None] = [None] * len(requests)
+        slots = asyncio.Semaphore(self._concurrent)
+        connector = TCPConnector(limit=self._concurrent)
+        timeout = ClientTimeout(total=self.timeout)
+        async with ClientSession(connector=connector, timeout=timeout) as session:
+
+            async def ask(index: int) -> None:
+                attempts = AsyncRetrying(
+                    stop=stop_after_attempt(self.max_retries),
+                    wait=wait_exponential(multiplier=0.5, min=1, max=10),
+                    reraise=True,
+                )
+                (answers[index],) = await attempts(
+                    self.amodel_call,
+                    session=session,
+                    sem=slots,
+                    messages=[prompts[index]],
+                    cache_keys=[requests[index].args],
+                    gen_kwargs=requests[index].args[1],
+                )
+
+            await asyncio.gather(*(ask(index) for index in order))
+        return answers
+
+    async def get_batched_requests(
+        self,
+        requests: Sequence[Any],
+        cache_keys: Sequence[Any],
+        *,
+        ctxlens: Sequence[int] | None = None,
+        **more: Any,
+    ) -> Any:
+        """Results in the order of ``requests``, which are sent in this order or backwards."""
+        step = -1 if self._backwards else 1
+        found = await super().get_batched_requests(
+            requests[::step],
+            cache_keys[::step],
+            ctxlens=ctxlens and ctxlens[::step],
+            **more,
+        )
+        return found[::step]
 
     @staticmethod
     def parse_generations(outputs: Any, **_: Any) -> list[Answer]:
@@ -165,10 +234,12 @@ def served_model(
     *,
     concurrency: int,
     seed: int,
+    backwards: bool = False,
     trust_remote_code: bool = False,
 ) -> ServedModel:
     """The model behind ``base_url`` (which ends in ``/v1``)."""
     return ServedModel(
+        backwards=backwards,
         model=model_id,
         base_url=f"{base_url.rstrip('/')}/completions",
         tokenizer=str(tokenizer_dir),

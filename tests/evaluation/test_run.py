@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -171,6 +172,47 @@ def test_a_second_run_is_another_measurement(tmp_path: Path, engine: FakeEngine,
     assert not any(task["cached"] for task in again["tasks"].values())
 
 
+MATH = BusinessSuite(kind="business", files={"math": "math.jsonl"}, chat=False, max_tokens=9)
+
+
+@pytest.mark.parametrize("kind", ["generated", "likelihood"])
+def test_a_second_run_asks_in_another_order(
+    tmp_path: Path, engine: FakeEngine, run: Run, kind: str
+) -> None:
+    row: dict[str, Any] = {"scorer": "numeric", "reference": 2, "level": 1}
+    if kind == "likelihood":
+        row = {"scorer": "choice", "reference": 0, "choices": ["aa", "bb"], "level": 1}
+    write_rows(tmp_path, {"math": [{**row, "prompt": "x" * (n + 1) + " ="} for n in range(12)]})
+    config = make_config(tmp_path, {"mine": MATH})
+    run(config)
+    first, engine.requests[:] = [len(body["prompt"][0]) for body in engine.requests], []
+    run(config, again=True)
+    again = [len(body["prompt"][0]) for body in engine.requests]
+    assert sorted(first) == sorted(again)
+    # Requests in flight may overtake each other.
+    assert first[0] > max(first[-4:]) and again[0] < min(again[-4:])
+
+
+def test_questions_of_all_settings_are_in_flight_together(
+    tmp_path: Path, engine: FakeEngine, run: Run
+) -> None:
+    row = {"scorer": "numeric", "reference": 2, "level": 1}
+    rows = [{**row, "prompt": f"{n} =", "max_tokens": n + 1} for n in range(4)]
+    write_rows(tmp_path, {"math": rows})
+    together = threading.Barrier(4, timeout=10)
+
+    def answer(prompt: str) -> tuple[str, str]:
+        together.wait()
+        return f" {prompt[0]}", "stop"
+
+    engine.answer = answer
+    run(make_config(tmp_path, {"mine": MATH}))
+    samples = pd.read_parquet(tmp_path / "out" / "eval" / "bf16" / "samples.parquet")
+    assert dict(zip(samples["doc_id"], samples["response"], strict=True)) == {
+        f"math-{n}": f" {n}" for n in range(4)
+    }
+
+
 def test_tags_and_clusters_are_kept_a_question(tmp_path: Path, run: Run) -> None:
     tagged = {**ROWS["math"][0], "tags": ["tokens:1k", "cluster:sums"]}
     write_rows(tmp_path, {**ROWS, "math": [tagged, ROWS["math"][1]]})
@@ -210,8 +252,7 @@ def test_answers_of_a_killed_cell_are_kept(
         row = {"scorer": "choice", "reference": 0, "choices": ["aa", "bb"], "level": 1}
     rows = [{**row, "prompt": f"Question {'x' * (30 - number)} ="} for number in range(30)]
     write_rows(tmp_path, {**ROWS, "math": rows})
-    suite = BusinessSuite(kind="business", files={"math": "math.jsonl"}, chat=False, max_tokens=9)
-    config = make_config(tmp_path, {"mine": suite})
+    config = make_config(tmp_path, {"mine": MATH})
     # Longest first: the engine dies when a third is left.
     engine.fails = lambda text: len(engine.requests) > (20 if kind == "generated" else 40)
     with pytest.raises(EngineError):
