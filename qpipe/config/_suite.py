@@ -31,6 +31,9 @@ class BusinessSuite(Model):
     """Put prompts through the model's chat template."""
     max_tokens: Annotated[int, Field(gt=0)] = 32
     """Longest answer in tokens; a row's ``max_tokens`` overrides it."""
+    cluster_by: Name = "cluster"
+    """Questions with one tag ``CLUSTER_BY:…`` in common depend on each other and count together in
+    intervals and tests: ``cluster``, or for instance ``template``."""
     scorers: dict[Name, Function] = Field(default_factory=dict)
     """The suite's own scorers: name → ``FILE.py:FUNCTION``, the file relative to the suite file. A
     function takes a row (dict) and an answer (str) and gives a number from 0 to 1."""

@@ -40,6 +40,8 @@ class Cell:
     metric: str | None
     """lm-eval's ``METRIC`` or ``METRIC,FILTER``; the task's first when absent."""
     load: Callable[[], Mapping[str, ConfigurableTask]]
+    cluster_by: str = "cluster"
+    """Prefix of the tag that dependent questions share."""
     runs_code: bool = False
     """Rows are judged by running what the model wrote, in the sandbox."""
 
@@ -127,6 +129,7 @@ def _business_cells(config: Config, name: str, suite: BusinessSuite) -> list[Cel
                 definition={
                     "chat": suite.chat,
                     "max_tokens": suite.max_tokens,
+                    "cluster_by": suite.cluster_by,
                     "scorers": SCORERS_VERSION,
                     "own_scorers": {
                         key: value for key, value in own.definitions.items() if key in used
@@ -139,6 +142,7 @@ def _business_cells(config: Config, name: str, suite: BusinessSuite) -> list[Cel
                 chat=suite.chat,
                 metric="score",
                 load=load,
+                cluster_by=suite.cluster_by,
                 runs_code=runs_code,
             )
         )

@@ -57,16 +57,16 @@ def _sample(sample: dict[str, Any], metric: str, part: str, cell: Cell) -> dict[
         "prompt_hash": sample["prompt_hash"],
         "target_hash": sample["target_hash"],
         "level": row.get("level"),
-        "cluster": _cluster(row.get("tags", [])),
+        "cluster": _cluster(row.get("tags", []), cell.cluster_by),
         "tags": ",".join(row.get("tags", [])),
         "score": float(score),
         **_response(sample, by_byte=bool(row)),
     }
 
 
-def _cluster(tags: list[str]) -> str | None:
-    """What questions that depend on each other share: their tag ``cluster:NAME``."""
-    return next((tag for tag in tags if tag.startswith("cluster:")), None)
+def _cluster(tags: list[str], by: str) -> str | None:
+    """The tag that questions which depend on each other share."""
+    return next((tag for tag in tags if tag.startswith(f"{by}:")), None)
 
 
 def _response(sample: dict[str, Any], by_byte: bool) -> dict[str, Any]:

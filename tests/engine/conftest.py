@@ -84,12 +84,14 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def qpipe(workspace: Path) -> Qpipe:
-    """Runs the command line in the workspace; fails the test unless it exits with ``code``."""
+    """Runs the command line in a workspace; fails the test unless it exits with ``code``."""
 
-    def run(*arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+    def run(
+        *arguments: str, code: int = 0, folder: Path = workspace
+    ) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
             [sys.executable, "-m", "qpipe", *arguments],
-            cwd=workspace,
+            cwd=folder,
             env={**os.environ, "QPIPE_ENVS": str(ENVS)},
             capture_output=True,
             text=True,

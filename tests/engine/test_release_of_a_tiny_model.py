@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,8 @@ import pandas as pd
 import psutil
 import pytest
 from mlflow.tracking import MlflowClient
+
+from tests.engine.conftest import ENVS
 
 pytestmark = pytest.mark.engine
 
@@ -65,6 +68,34 @@ def test_fidelity_orders_the_variants(released: Path) -> None:
     assert 0 < kl["w8a8"] < kl["w4a16"]
     assert 0 < kl["kv8"] < kl["w4a16"]
     assert kl["w4a16-mixed"] < kl["w4a16"]
+
+
+def test_kl_of_the_likeliest_tokens_is_a_lower_bound(
+    released: Path, qpipe: Qpipe, tmp_path: Path
+) -> None:
+    """Top 32 of 320 tokens against all of them, and against transformers in float32."""
+    root = tmp_path / "whole"
+    shutil.copytree(released.parent, root, symlinks=True)
+    release = root / "configs" / "release.yaml"
+    text = release.read_text(encoding="utf-8")
+    release.write_text(text.replace("top_k: 32,", "top_k: 320,"), encoding="utf-8")
+    for variant in ("bf16", "w4a16"):
+        qpipe("fidelity", variant, folder=root)
+    script = Path(__file__).with_name("full_kl.py")
+    folders = [root / "tiny", root / "out" / "models" / "w4a16"]
+    texts = root / "evalsets" / "heldout" / "prose.txt"
+    done = subprocess.run(
+        [ENVS / "quantize" / "bin" / "python", script, *folders, texts, "64", "2"],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    exact = float(done.stdout.splitlines()[-1])
+    (some, whole) = (
+        read(folder / "fidelity" / "w4a16.json")["kl_mean"] for folder in (released, root / "out")
+    )
+    assert 0.3 * whole < some <= whole
+    assert whole == pytest.approx(exact, rel=0.05)
 
 
 def test_every_question_has_a_row(released: Path) -> None:

@@ -224,6 +224,17 @@ def test_tags_and_clusters_are_kept_a_question(tmp_path: Path, run: Run) -> None
     assert pd.isna(samples.cluster["math-1"])
 
 
+def test_a_suite_names_the_tag_of_dependent_questions(tmp_path: Path, run: Run) -> None:
+    tags = ["cluster:x", "template:sums"]
+    write_rows(tmp_path, {"math": [{**ROWS["math"][0], "tags": tags}]})
+    run(make_config(tmp_path, {"mine": MATH}))
+    by_template = MATH.model_copy(update={"cluster_by": "template"})
+    results = run(make_config(tmp_path, {"mine": by_template}))
+    assert not results["tasks"]["mine-math"]["cached"]
+    samples = pd.read_parquet(tmp_path / "out" / "eval" / "bf16" / "samples.parquet")
+    assert samples["cluster"].to_list() == ["template:sums"]
+
+
 def test_a_failed_request_is_an_error_and_keeps_finished_cells(
     tmp_path: Path, engine: FakeEngine, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
