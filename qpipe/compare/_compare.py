@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from qpipe.compare._fields import fields_part
 from qpipe.compare._pairs import Pairing, categories, cut_by_length, overall, pair
 from qpipe.compare._ratios import fidelity_part, memory_part, noise_part, speed_part
 from qpipe.compare._retrieval import retrieval_map
@@ -139,6 +140,7 @@ class _Measured:
             "fidelity": fidelity_part(self.fidelity),
             "speed": speed_part(self.bench, base.bench),
             "memory": memory_part(self.bench, base.bench),
+            "fields": fields_part(self.results, base.results),
             "stability": stability_part(self.stability, base.stability, CONFIDENCE),
         }
 

@@ -11,8 +11,10 @@ import pandas as pd
 from qpipe.errors import InvalidMeasurement
 from qpipe.evaluation._cells import COLUMNS
 from qpipe.evaluation._plan import Cell
+from qpipe.evaluation._rows import Row
+from qpipe.evaluation._scorers import field_counts, field_summary
 
-__all__ = ["question_rows"]
+__all__ = ["field_table", "question_rows"]
 
 
 def question_rows(
@@ -37,6 +39,20 @@ def question_rows(
             f"'{cell.task}' has no filter '{wanted}'", mend="correct the task's metric"
         )
     return pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS), f"{metric},{wanted}"
+
+
+def field_table(by_task: Mapping[str, list[dict[str, Any]]], cell: Cell) -> dict[str, Any]:
+    """Precision, recall and F1 a field over the questions of scorer ``json_fields``."""
+    if cell.metric != "score":
+        return {}
+    asked = [
+        (Row.model_validate_json(sample["doc"]["row"]), sample["resps"][0][0])
+        for samples in by_task.values()
+        for sample in samples
+    ]
+    return field_summary(
+        field_counts(row, answer) for row, answer in asked if row.scorer == "json_fields"
+    )
 
 
 def _sample(sample: dict[str, Any], metric: str, part: str, cell: Cell) -> dict[str, Any]:

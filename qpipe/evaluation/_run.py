@@ -16,7 +16,7 @@ from qpipe.errors import EngineError
 from qpipe.evaluation._cells import Result, load_cell, store_cell, write_samples
 from qpipe.evaluation._model_code import may_run_code
 from qpipe.evaluation._plan import Cell, evaluation_log
-from qpipe.evaluation._questions import question_rows
+from qpipe.evaluation._questions import field_table, question_rows
 from qpipe.evaluation._quiet import quiet
 from qpipe.hardware import identity
 from qpipe.records import SCHEMA_VERSION, digest, hash_file, staged_dir, write_json
@@ -174,6 +174,7 @@ def _evaluate(model: CachingLM, cell: Cell, seed: int, log: Path) -> Result:
         "score": float(samples["score"].mean()),
         "data_hash": cell.data_hash,
         "seconds": round(seconds, 3),
+        "fields": field_table(outcome["samples"], cell),
     }
     return Result(record, samples)
 

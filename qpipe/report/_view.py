@@ -84,6 +84,12 @@ class Row:
         return found
 
     @property
+    def fields(self) -> list[dict[str, Any]]:
+        """Extracted fields, the greatest loss of F1 first."""
+        found: list[dict[str, Any]] = self.entry.get("fields") or []
+        return found
+
+    @property
     def levels(self) -> list[dict[str, Any]]:
         """Speed by concurrency, rising."""
         return sorted(self.entry.get("speed") or [], key=lambda level: int(level["concurrency"]))

@@ -297,3 +297,24 @@ def test_without_samples_there_is_no_stability(tmp_path: Path) -> None:
     config = measured(tmp_path)
     edit(config.workspace.stability("gptq"), questions=[])
     assert compare(config)["variants"]["gptq"]["stability"] is None
+
+
+def test_fields_are_shown_with_the_greatest_loss_first(tmp_path: Path) -> None:
+    config = measured(tmp_path)
+
+    def field(f1: float | None) -> dict[str, Any]:
+        return {"wanted": 4 if f1 is not None else 0, "precision": f1, "recall": f1, "f1": f1}
+
+    for name, date, extra in (("bf16", 0.9, None), ("gptq", 0.4, None), ("rtn", 0.9, 0.5)):
+        path = config.workspace.evaluation(name) / "results.json"
+        tasks = read_json(path, "-")["tasks"]
+        task = next(iter(tasks))
+        tasks[task]["fields"] = {"name": field(0.8), "date": field(date), "extra": field(extra)}
+        edit(path, tasks=tasks)
+    found = compare(config)["variants"]["gptq"]["fields"]
+    assert [(row["field"], row["f1"], row["f1_baseline"]) for row in found] == [
+        ("date", 0.4, 0.9),
+        ("name", 0.8, 0.8),
+    ]
+    found = compare(config)["variants"]["rtn"]["fields"]
+    assert [(row["field"], row["f1_baseline"]) for row in found][-1] == ("extra", None)

@@ -224,6 +224,18 @@ def test_tags_and_clusters_are_kept_a_question(tmp_path: Path, run: Run) -> None
     assert pd.isna(samples.cluster["math-1"])
 
 
+def test_fields_of_json_answers(tmp_path: Path, engine: FakeEngine, run: Run) -> None:
+    row = {"prompt": "Who?", "scorer": "json_fields", "level": 1}
+    rows = [{**row, "reference": {"name": "Ada", "age": 36}}, ROWS["math"][0]]
+    write_rows(tmp_path, {"math": rows})
+    engine.answer = lambda prompt: ('{"name": "Ada", "town": "Oslo"}', "stop")
+    results = run(make_config(tmp_path, {"mine": MATH}))
+    fields = results["tasks"]["mine-math"]["fields"]
+    assert fields["name"] == {"wanted": 1, "precision": 1.0, "recall": 1.0, "f1": 1.0}
+    assert fields["age"] == {"wanted": 1, "precision": None, "recall": 0.0, "f1": 0.0}
+    assert fields["town"]["precision"] == 0.0 and fields["town"]["f1"] is None
+
+
 def test_a_suite_names_the_tag_of_dependent_questions(tmp_path: Path, run: Run) -> None:
     tags = ["cluster:x", "template:sums"]
     write_rows(tmp_path, {"math": [{**ROWS["math"][0], "tags": tags}]})

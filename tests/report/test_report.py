@@ -32,6 +32,12 @@ def page(config: Config, name: str) -> str:
     return (config.workspace.report / name).read_text(encoding="utf-8")
 
 
+def test_extracted_fields_are_shown(made: Config) -> None:
+    html = page(made, "index.html")
+    assert "Extracted fields of gptq" in html and "iban" in html
+    assert "Extracted fields of bf16" not in html
+
+
 def test_html_needs_no_network(made: Config) -> None:
     html = page(made, "index.html")
     assert not re.findall(r"<(?:script|link|img|iframe)[^>]+(?:src|href)=", html)
