@@ -69,6 +69,9 @@ def measure(
                 runs.append((folder / "again", True))
             for out_dir, again in runs:
                 progress("evaluation again" if again else "evaluation")
+                if again:
+                    # Prompts that are read from the cache would hide the noise of computing them.
+                    server.client.reset_prefix_cache()
                 run_suites(
                     config,
                     variant,

@@ -81,6 +81,10 @@ class Client:
         """One method's results on all workers."""
         return self._post("/collective_rpc", {"method": method}).json()["results"]
 
+    def reset_prefix_cache(self) -> None:
+        """Forget all prompts: what follows is computed again."""
+        self._post("/reset_prefix_cache", {})
+
     def metrics(self) -> dict[str, list[tuple[dict[str, str], float]]]:
         """Sample name → [(labels, value)]."""
         found: dict[str, list[tuple[dict[str, str], float]]] = {}

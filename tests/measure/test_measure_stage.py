@@ -62,6 +62,7 @@ class Stand:
             base_url="url",
             call_workers=lambda _: [self.rounded],
             complete=lambda *_: self.calls.append("warm"),
+            reset_prefix_cache=lambda: self.calls.append("reset"),
         )
         yield SimpleNamespace(plan=plan, client=client, provenance=lambda *_: {})
         self.calls.append("end")
@@ -94,6 +95,8 @@ def test_the_baseline_is_asked_twice(
     changes = {"evaluation": {"suites": ["mine"], "noise_floor": noise_floor}}
     measure(small_config(workspace, **changes), "bf16", silent, ["evaluate"])
     assert asked == [("bf16", False), *([("again", True)] if noise_floor else [])]
+    # What the cache gives back is no second measurement.
+    assert stand.calls == ["start", *(["reset"] if noise_floor else []), "end"]
 
 
 def test_unknown_variant_starts_nothing(config: Config, stand: Stand) -> None:

@@ -113,5 +113,7 @@ def test_control_calls(serve: Callable[[Answer], Client]) -> None:
     client = serve(answer)
     assert client.call_workers("look") == [[1, 2]]
     assert client.version() == "0.32.0"
-    assert asked == [("POST", "/collective_rpc"), ("GET", "/version")]
+    client.reset_prefix_cache()
+    wanted = [("POST", "/collective_rpc"), ("GET", "/version"), ("POST", "/reset_prefix_cache")]
+    assert asked == wanted
     assert client.base_url == "http://127.0.0.1:1/v1"
