@@ -16,21 +16,22 @@ from qpipe.evaluation.generators import (
     _reasoning,
 )
 from qpipe.evaluation.generators._draw import Template
+from qpipe.evaluation.generators._long_context import DEPTHS, LENGTHS, Length
 
-__all__ = ["WORDS", "categories"]
-
-WORDS = _long_context.WORDS
+__all__ = ["categories"]
 
 
-def categories(words: Sequence[int] = WORDS) -> Mapping[str, Sequence[Template]]:
-    """Templates by category, in the order of the suite files; ``words`` are long-context lengths."""
+def categories(
+    lengths: Sequence[Length] = LENGTHS, depths: Sequence[int] = DEPTHS
+) -> Mapping[str, Sequence[Template]]:
+    """Templates by category, in the order of the suite files; lengths and depths of long-context."""
     return {
         "reasoning": _reasoning.TEMPLATES,
         "code": _code.TEMPLATES,
         "math": _math.TEMPLATES,
         "extraction": _extraction.TEMPLATES,
         "low-resource": _low_resource.TEMPLATES,
-        "long-context": _long_context.templates(words),
+        "long-context": _long_context.templates(lengths, depths),
         "classification": _classification.TEMPLATES,
         "instruction-following": _instructions.TEMPLATES,
         "code-generation": _code_generation.TEMPLATES,

@@ -1,7 +1,8 @@
 """Facts planted in prose, asked for at its end; length and depth are tags.
 
-The prose is English only: the tokens of a Chinese text depend on the tokenizer too much for a
-length in words to say anything of them.
+A length is either in words of the text, which needs no tokenizer, or in tokens of one. The prose is
+English only: the tokens of a Chinese text depend on the tokenizer too much for a length in words to
+say anything of them.
 """
 
 from __future__ import annotations
@@ -14,14 +15,10 @@ from functools import partial
 
 from qpipe.evaluation.generators._draw import Draft, Template, pick
 
-__all__ = ["DEPTHS", "WORDS", "templates"]
-
-WORDS = (400, 700, 1000)
-"""Lengths of the demo: with SmolLM2's tokenizer all fit a context of 2048 tokens."""
-DEPTHS = (10, 50, 90)
-"""Where the asked fact is, in percent of the prose."""
+__all__ = ["DEPTHS", "LENGTHS", "Length", "in_tokens", "in_words", "templates"]
 
 _TOKENS_A_WORD = 1.3
+_FULL = 0.97  # of the tokens asked for, at least
 _PEOPLE = (
     "The baker", "The captain", "A farmer", "The gardener", "My aunt", "The nurse", "An old man",
     "The painter", "A student", "The teacher", "Our neighbour", "The tailor", "A young woman",
@@ -67,6 +64,41 @@ _PASSWORDS = (
     "saffron", "turnip", "umbrella", "velvet", "walnut", "zipper",
 )  # fmt: skip
 
+
+@dataclass(frozen=True)
+class Length:
+    """How long a question is."""
+
+    tag: str
+    words: int
+    """Of the text; where ``tokens`` decides, a first guess."""
+    tokens: int | None = None
+    """The most that prompt and answer may have together."""
+    count: Callable[[str], int] = len
+    """Tokens of a prompt."""
+
+
+def in_words(words: int) -> Length:
+    """A text of so many words; the tag takes a word for 1.3 tokens."""
+    thousands = words * _TOKENS_A_WORD / 1000
+    return Length(f"{thousands:.0f}k" if thousands >= 1.95 else f"{thousands:.1f}k", words)
+
+
+def in_tokens(tokens: int, count: Callable[[str], int]) -> Length:
+    """A prompt that fits ``tokens`` with its answer, and is at most 3% shorter.
+
+    Args:
+        tokens: as contexts are counted: 1k is 1024.
+        count: tokens of a prompt as the model is sent it.
+    """
+    tag = f"{tokens / 1024:g}k" if tokens % 512 == 0 else str(tokens)
+    return Length(tag, round(tokens / _TOKENS_A_WORD), tokens, count)
+
+
+LENGTHS = (in_words(400), in_words(700), in_words(1000))
+"""Those of the demo: with SmolLM2's tokenizer all fit a context of 2048 tokens."""
+DEPTHS = (10, 50, 90)
+"""Where the asked fact is, in percent of the prose."""
 
 _At = Callable[..., Draft]
 
@@ -148,18 +180,14 @@ def _text(rng: random.Random, words: int, facts: Sequence[tuple[float, str]]) ->
     return " ".join(parts)
 
 
-def _row(
-    text: str, example: tuple[str, str, str], question: str, answer: str, words: int, depth: int
-) -> Draft:
+def _row(text: str, example: tuple[str, str, str], question: str, answer: str, depth: int) -> Draft:
     shown, asked, solved = example
-    tokens = words * _TOKENS_A_WORD / 1000
-    size = f"{tokens:.0f}k" if tokens >= 1.95 else f"{tokens:.1f}k"
     return {
         "prompt": f"Read the text and answer.\n\nText: {shown}\nQuestion: {asked}\nAnswer:{solved}"
         f"\n\nText: {text}\nQuestion: {question}",
         "reference": answer,
         "scorer": "contains",
-        "tags": [f"tokens:{size}", f"depth:{depth}"],
+        "tags": [f"depth:{depth}"],
         "max_tokens": 16,
         "stop": ["\n"],
     }
@@ -193,14 +221,14 @@ def _needle(rng: random.Random, form: _Form, words: int, depth: int) -> Draft:
     facts, (key, *_), (value, *_) = _records(rng, form, 1, depth)
     question = f"{form.question.format(key=key)}\nAnswer: {form.stem.format(key=key)}"
     example = _example(form, f" {form.stem}")
-    return _row(_text(rng, words, facts), example, question, value, words, depth)
+    return _row(_text(rng, words, facts), example, question, value, depth)
 
 
 def _few(rng: random.Random, form: _Form, words: int, depth: int) -> Draft:
     """One fact among four of its kind."""
     facts, (key, *_), (value, *_) = _records(rng, form, 4, depth)
     question = f"{form.question.format(key=key)}\nAnswer:"
-    return _row(_text(rng, words, facts), _example(form), question, value, words, depth)
+    return _row(_text(rng, words, facts), _example(form), question, value, depth)
 
 
 def _near(rng: random.Random, form: _Form, words: int, depth: int) -> Draft:
@@ -211,7 +239,7 @@ def _near(rng: random.Random, form: _Form, words: int, depth: int) -> Draft:
     keys = [f"{look} {thing}", *pick(rng, others, 15)]
     facts, _, (value, *_) = _records(rng, form, 16, depth, keys)
     question = f"{form.question.format(key=keys[0])}\nAnswer:"
-    return _row(_text(rng, words, facts), _example(form), question, value, words, depth)
+    return _row(_text(rng, words, facts), _example(form), question, value, depth)
 
 
 def _reverse(rng: random.Random, words: int, depth: int) -> Draft:
@@ -220,7 +248,7 @@ def _reverse(rng: random.Random, words: int, depth: int) -> Draft:
     shown, _, solved = _example(_FORMS["code"])
     example = (shown, f"What has the code{solved}?", " The black kettle")
     question = f"What has the code {value}?\nAnswer:"
-    return _row(_text(rng, words, facts), example, question, key, words, depth)
+    return _row(_text(rng, words, facts), example, question, key, depth)
 
 
 def _hops(rng: random.Random, words: int, depth: int) -> Draft:
@@ -243,7 +271,7 @@ def _hops(rng: random.Random, words: int, depth: int) -> Draft:
         " 1795",
     )
     question = f"What is the code of the place where the thing lies that {owners[0]} hid?\nAnswer:"
-    return _row(_text(rng, words, facts), example, question, values[0], words, depth)
+    return _row(_text(rng, words, facts), example, question, values[0], depth)
 
 
 def _latest(rng: random.Random, words: int, depth: int) -> Draft:
@@ -269,7 +297,7 @@ def _latest(rng: random.Random, words: int, depth: int) -> Draft:
         " 1462",
     )
     question = f"What is the code of the {keys[0]} now?\nAnswer:"
-    return _row(_text(rng, words, facts), example, question, values[8], words, depth)
+    return _row(_text(rng, words, facts), example, question, values[8], depth)
 
 
 def _total(rng: random.Random, words: int, depth: int) -> Draft:
@@ -295,7 +323,7 @@ def _total(rng: random.Random, words: int, depth: int) -> Draft:
         " 17",
     )
     question = f"How many coins were put into the {asked} in all?\nAnswer:"
-    draft = _row(_text(rng, words, facts), example, question, "", words, depth)
+    draft = _row(_text(rng, words, facts), example, question, "", depth)
     return {**draft, "reference": sum(counts), "scorer": "numeric"}
 
 
@@ -310,8 +338,10 @@ _KINDS: tuple[tuple[str, int, _At], ...] = (
 )
 
 
-def templates(lengths: Sequence[int] = WORDS) -> tuple[Template, ...]:
-    """Every kind of question at every length in words and every depth.
+def templates(
+    lengths: Sequence[Length] = LENGTHS, depths: Sequence[int] = DEPTHS
+) -> tuple[Template, ...]:
+    """Every kind of question at every length and every depth.
 
     They are ordered such that the first rows of a draw already have all lengths, depths and kinds
     in even shares.
@@ -319,12 +349,35 @@ def templates(lengths: Sequence[int] = WORDS) -> tuple[Template, ...]:
     made = []
     for level in (1, 2, 3, 4):
         kinds = [kind for kind in _KINDS if kind[1] == level]
-        cells = [(length, turn) for turn in range(len(DEPTHS)) for length in range(len(lengths))]
+        cells = [(length, turn) for turn in range(len(depths)) for length in range(len(lengths))]
         start = level * len(lengths) % len(cells)
         for shift in range(len(kinds)):
             for length, turn in cells[start:] + cells[:start]:
                 name, _, make = kinds[(length + 2 * turn + shift) % len(kinds)]
-                depth = DEPTHS[(length + turn) % len(DEPTHS)]
-                at = partial(make, words=lengths[length], depth=depth)
+                depth = depths[(length + turn) % len(depths)]
+                at = partial(_placed, make=make, length=lengths[length], depth=depth)
                 made.append(Template(name, level, at))
     return tuple(made)
+
+
+def _placed(rng: random.Random, make: _At, length: Length, depth: int) -> Draft:
+    draft = _fitted(rng, make, length, depth)
+    return {**draft, "tags": [f"tokens:{length.tag}", *draft["tags"]]}
+
+
+def _fitted(rng: random.Random, make: _At, length: Length, depth: int) -> Draft:
+    """The same question with as much prose as its length holds."""
+    if length.tokens is None:
+        return make(rng, words=length.words, depth=depth)
+    state, words = rng.getstate(), length.words
+    low, high = 0, length.tokens  # words too few, and too many
+    while low < words < high:
+        rng.setstate(state)
+        draft = make(rng, words=words, depth=depth)
+        tokens = length.count(draft["prompt"]) + draft["max_tokens"]
+        if _FULL * length.tokens <= tokens <= length.tokens:
+            return draft
+        low, high = (words, high) if tokens < length.tokens else (low, words)
+        aim = words + round(((1 + _FULL) / 2 * length.tokens - tokens) * words / tokens)
+        words = min(max(aim, low + 1), high - 1)
+    raise ValueError(f"no prose makes a question of {length.tag} tokens")

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from qpipe.evaluation.generators import categories, draw
+from qpipe.evaluation.generators import categories, draw, in_tokens, in_words
 
 
 def parts(row):
@@ -101,19 +101,53 @@ def test_every_kind_comes_at_every_length_and_depth(release):
     ("words", "tag"), [(400, "0.5k"), (1500, "2k"), (3100, "4k"), (12300, "16k"), (49200, "64k")]
 )
 def test_any_length_can_be_asked_for(words, tag):
-    rows = draw("long-context", categories([words])["long-context"], 1, 4)
+    rows = draw("long-context", categories([in_words(words)])["long-context"], 1, 4)
     for row in rows:
         assert row["tags"][1] == f"tokens:{tag}"
         assert abs(len(parts(row)[1].split()) - words) <= 20
 
 
-@pytest.mark.parametrize("lengths", [(400,), (400, 500), (400, 500, 600, 700, 800)])
-def test_any_number_of_lengths_is_crossed_with_all_depths(lengths):
-    made = categories(lengths)["long-context"]
+@pytest.mark.parametrize("depths", [(10, 50, 90), (10, 30, 50, 70, 90), (50,)])
+@pytest.mark.parametrize("words", [(400,), (400, 500), (400, 500, 600, 700, 800)])
+def test_any_number_of_lengths_is_crossed_with_all_depths(words, depths):
+    made = categories([in_words(each) for each in words], depths)["long-context"]
     for template in {template.name for template in made}:
         cells = [
-            tuple(t.make.keywords[k] for k in ("words", "depth"))
+            tuple(t.make.keywords[k] for k in ("length", "depth"))
             for t in made
             if t.name == template
         ]
-        assert len(set(cells)) == len(cells) == 3 * len(lengths)
+        assert len(set(cells)) == len(cells) == len(depths) * len(words)
+
+
+def pieces(text):
+    """A tokenizer's count: longer words have more of its tokens."""
+    return sum(1 + len(word) // 6 for word in re.findall(r"\w+|[^\w\s]", text))
+
+
+@pytest.mark.parametrize(
+    ("tokens", "tag"), [(1024, "1k"), (1536, "1.5k"), (3000, "3000"), (8192, "8k")]
+)
+def test_prompt_and_answer_fill_the_tokens_asked_for_and_never_more(tokens, tag):
+    made = categories([in_tokens(tokens, pieces)], (10, 30, 50, 70, 90))["long-context"]
+    for row in draw("long-context", made, 1, 40):
+        assert row["tags"][1] == f"tokens:{tag}"
+        assert 0.97 * tokens <= pieces(row["prompt"]) + row["max_tokens"] <= tokens, row["id"]
+        template, text, asked = parts(row)
+        answer, fact = answered(template, text, asked)
+        assert answer == row["reference"]
+        assert abs(place(text, fact) - int(row["tags"][2].removeprefix("depth:"))) <= 6
+
+
+def test_a_release_draw_has_every_length_at_every_depth():
+    lengths = [in_tokens(1024 * thousands, pieces) for thousands in (1, 2, 4)]
+    rows = draw("long-context", categories(lengths, (10, 30, 50, 70, 90))["long-context"], 7, 200)
+    cells = Counter(tuple(row["tags"][1:3]) for row in rows)
+    assert len(cells) == 15
+    assert max(cells.values()) - min(cells.values()) <= 3
+
+
+def test_tokens_that_no_prose_makes_are_an_error():
+    made = categories([in_tokens(1024, lambda _: 2000)])["long-context"]
+    with pytest.raises(ValueError, match="no prose makes a question of 1k tokens"):
+        draw("long-context", made, 1, 1)
