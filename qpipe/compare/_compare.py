@@ -8,9 +8,9 @@ from typing import Any
 import pandas as pd
 
 from qpipe.compare._fields import fields_part
-from qpipe.compare._pairs import Pairing, categories, cut_by_length, overall, pair
+from qpipe.compare._pairs import Pairing, compared_by, cut_by_length, overall, pair
 from qpipe.compare._ratios import fidelity_part, memory_part, noise_part, speed_part
-from qpipe.compare._retrieval import retrieval_map
+from qpipe.compare._retrieval import by_length, long_context, retrieval_map
 from qpipe.compare._steady import stability_part
 from qpipe.config import Config
 from qpipe.errors import InvalidMeasurement
@@ -167,9 +167,11 @@ def _variant_part(
         "unpaired_baseline": pairing.unpaired_baseline,
         "unpaired_variant": pairing.unpaired_variant,
         "categories_missing": pairing.missing,
-        "retrieval": retrieval_map(rows),
         **_against_noise({"overall": overall(pairing.rows, CONFIDENCE)}, noise["evaluation"]),
-        "categories": _against_noise(categories(pairing.rows, CONFIDENCE), noise["evaluation"]),
+        "categories": _against_noise(_categories(pairing), noise["evaluation"]),
+        "retrieval": retrieval_map(pairing.rows),
+        "lengths": by_length(pairing.rows, CONFIDENCE),
+        "long_context": long_context(pairing.rows),
         **own.absolute(base),
     }
 
@@ -220,9 +222,13 @@ def _noise(base: _Measured, rows: pd.DataFrame) -> dict[str, Any] | None:
     if not path.exists():
         return None
     again = pair(rows, read_table(path, base.command), BASELINE)
-    parts = {"overall": overall(again.rows, CONFIDENCE), **categories(again.rows, CONFIDENCE)}
+    parts = {"overall": overall(again.rows, CONFIDENCE), **_categories(again)}
     keys = ("n", "delta", "disagreement", "right_to_wrong", "wrong_to_right")
     return {name: {key: part[key] for key in keys} for name, part in parts.items()}
+
+
+def _categories(pairing: Pairing) -> dict[str, dict[str, Any]]:
+    return compared_by(pairing.rows, "category", CONFIDENCE)
 
 
 def _against_noise(
@@ -281,16 +287,17 @@ def _share(cut: pd.Series[float]) -> float | None:
 
 
 def _csv(record: dict[str, Any]) -> str:
-    """One row a variant and category."""
+    """One row a variant and category, then one a variant and length of long-context questions."""
     rows = [
         {
             "variant": name,
             "mode": entry["provenance"].get("mode"),
-            "category": category,
+            key: group,
             **figures,
-            "kl_mean": entry["fidelity"]["categories"].get(category, {}).get("kl_mean"),
+            "kl_mean": entry["fidelity"]["categories"].get(group, {}).get("kl_mean"),
         }
+        for part, key in (("categories", "category"), ("lengths", "length"))
         for name, entry in record["variants"].items()
-        for category, figures in entry.get("categories", {}).items()
+        for group, figures in entry.get(part, {}).items()
     ]
     return str(pd.DataFrame(rows).to_csv(index=False, lineterminator="\n"))

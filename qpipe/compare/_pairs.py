@@ -11,7 +11,7 @@ import pandas as pd
 from qpipe.errors import InvalidMeasurement
 from qpipe.stats import Paired, holm, paired_difference, simultaneous
 
-__all__ = ["KEY", "Pairing", "categories", "cut_by_length", "overall", "pair"]
+__all__ = ["KEY", "Pairing", "compared_by", "cut_by_length", "overall", "pair"]
 
 KEY = ["task", "doc_hash", "prompt_hash", "target_hash"]
 _COPY = "_copy"  # tells equal questions of one task apart
@@ -22,8 +22,8 @@ class Pairing:
     """Rows asked of both, and how many were asked of one only."""
 
     rows: pd.DataFrame
-    """Columns ``category`` and ``cluster``; ``score``, ``cut`` and ``response`` of both, the
-    baseline's with ``_baseline``."""
+    """Columns ``category``, ``tags`` and ``cluster``; ``score``, ``cut`` and ``response`` of both,
+    the baseline's with ``_baseline``."""
     unpaired_baseline: int
     unpaired_variant: int
     missing: list[str]
@@ -37,7 +37,7 @@ def pair(baseline: pd.DataFrame, variant: pd.DataFrame, name: str) -> Pairing:
         InvalidMeasurement: no row can be paired.
     """
     merged = _keyed(baseline).merge(
-        _keyed(variant).drop(columns=["category", "cluster"]),
+        _keyed(variant).drop(columns=["category", "tags", "cluster"]),
         on=[*KEY, _COPY],
         suffixes=("_baseline", ""),
         validate="one_to_one",
@@ -55,21 +55,21 @@ def pair(baseline: pd.DataFrame, variant: pd.DataFrame, name: str) -> Pairing:
     )
 
 
-def categories(rows: pd.DataFrame, confidence: float) -> dict[str, dict[str, Any]]:
-    """One comparison a category.
+def compared_by(rows: pd.DataFrame, column: str, confidence: float) -> dict[str, dict[str, Any]]:
+    """One comparison for each value of ``column``; rows without one are left out.
 
     ``p_holm`` is adjusted over all of them, and ``ci_low_all`` and ``ci_high_all`` hold for all
     together: who looks for the worst of many must not take chance for damage.
     """
-    groups = {str(category): group for category, group in rows.groupby("category", sort=True)}
-    found = {category: _compared(group, confidence) for category, group in groups.items()}
+    groups = {str(name): group for name, group in rows.groupby(column, sort=True)}
+    found = {name: _compared(group, confidence) for name, group in groups.items()}
     family = simultaneous(confidence, len(groups))
-    for category, group in groups.items():
+    for name, group in groups.items():
         together = _paired(group, "score", family)
-        found[category] |= {
+        found[name] |= {
             "ci_low_all": together.ci_low,
             "ci_high_all": together.ci_high,
-            "categories": len(groups),
+            "family": len(groups),
         }
     adjusted = holm([entry["p_value"] for entry in found.values()])
     for entry, p_holm in zip(found.values(), adjusted, strict=True):
@@ -92,7 +92,7 @@ def _keyed(samples: pd.DataFrame) -> pd.DataFrame:
     ordered = samples.sort_values([*KEY, "doc_id"], kind="stable")
     return pd.DataFrame(
         {
-            **{column: ordered[column] for column in [*KEY, "category"]},
+            **{column: ordered[column] for column in [*KEY, "category", "tags"]},
             _COPY: ordered.groupby(KEY).cumcount(),
             "score": ordered["score"].astype(float),
             "cut": cut_by_length(ordered),

@@ -1,4 +1,4 @@
-"""Scores by length and depth of questions that plant a fact in a long text."""
+"""Questions on long texts: scores by length, and by length and depth of what is asked for."""
 
 from __future__ import annotations
 
@@ -6,31 +6,61 @@ from typing import Any
 
 import pandas as pd
 
-__all__ = ["retrieval_map"]
+from qpipe.compare._pairs import compared_by
+
+__all__ = ["by_length", "long_context", "retrieval_map"]
+
+CATEGORY = "long-context"
 
 
-def retrieval_map(samples: pd.DataFrame) -> list[dict[str, Any]]:
+def retrieval_map(rows: pd.DataFrame) -> list[dict[str, Any]]:
     """One entry a length and depth: ``length``, ``depth`` (percent), ``n``, ``score``.
 
-    Questions say where they stand by their tags ``tokens:LENGTH`` and ``depth:PERCENT``.
+    Questions say where they stand by their tags ``tokens:LENGTH`` and ``depth:PERCENT``. Paired
+    rows also give ``score_baseline`` and ``delta`` over the same questions.
     """
-    tags = samples["tags"].fillna("")
-    placed = samples.assign(
+    placed = _placed(rows).dropna(subset=["length", "depth"])
+    entries = [_cell(cell) for _, cell in placed.groupby(["length", "depth"])]
+    return sorted(entries, key=lambda entry: (_tokens(entry["length"]), entry["depth"]))
+
+
+def by_length(pairs: pd.DataFrame, confidence: float) -> dict[str, dict[str, Any]]:
+    """One comparison a length, rising; intervals and p-values as those of categories."""
+    found = compared_by(_placed(pairs), "length", confidence)
+    return {length: found[length] for length in sorted(found, key=_tokens)}
+
+
+def long_context(pairs: pd.DataFrame) -> dict[str, int]:
+    """How many ``questions`` are on long texts, and to how many of them ``answers`` were written.
+
+    Those are questions tagged with a length, and the tasks of the category ``long-context``.
+    """
+    long = pairs[_placed(pairs)["length"].notna() | pairs["category"].eq(CATEGORY)]
+    return {"questions": len(long), "answers": int(long["cut"].notna().sum())}
+
+
+def _placed(rows: pd.DataFrame) -> pd.DataFrame:
+    """With the columns ``length`` and ``depth``, absent where a row has no such tag."""
+    tags = rows["tags"].fillna("")
+    return rows.assign(
         length=tags.str.extract(r"(?:^|,)tokens:([^,]+)", expand=False),
         depth=tags.str.extract(r"(?:^|,)depth:(\d+)", expand=False),
-    ).dropna(subset=["length", "depth"])
-    entries = [
-        {
-            "length": str(rows["length"].iloc[0]),
-            "depth": int(rows["depth"].iloc[0]),
-            "n": len(rows),
-            "score": float(rows["score"].mean()),
-        }
-        for _, rows in placed.groupby(["length", "depth"])
-    ]
-    return sorted(entries, key=lambda entry: (_tokens(entry["length"]), entry["depth"]))
+    )
+
+
+def _cell(rows: pd.DataFrame) -> dict[str, Any]:
+    entry: dict[str, Any] = {
+        "length": str(rows["length"].iloc[0]),
+        "depth": int(rows["depth"].iloc[0]),
+        "n": len(rows),
+        "score": float(rows["score"].mean()),
+    }
+    if "score_baseline" in rows:
+        entry["score_baseline"] = float(rows["score_baseline"].mean())
+        entry["delta"] = float((rows["score"] - rows["score_baseline"]).mean())
+    return entry
 
 
 def _tokens(length: str) -> float:
     number, thousand = length.rstrip("k"), length.endswith("k")
-    return float(number) * (1000 if thousand else 1) if number.replace(".", "").isdigit() else 0.0
+    return float(number) * (1024 if thousand else 1) if number.replace(".", "").isdigit() else 0.0

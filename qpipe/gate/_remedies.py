@@ -12,7 +12,7 @@ __all__ = ["REMEDIES", "Remedy", "Situation", "next_remedy"]
 
 _FINE_GROUP = 64
 _MANY_ROWS = 512
-_SCORES = {"accuracy", "truncated"}
+_SCORES = {"accuracy", "length", "truncated"}
 _KL = {"kl_mean", "kl_category"}
 
 

@@ -126,6 +126,21 @@ def _accuracy(evidence: Evidence, limit: float) -> Iterator[Finding]:
         yield Finding("accuracy", Outcome.UNDECIDED, sentence, "measure the variant again")
 
 
+def _length(evidence: Evidence, limit: float) -> Iterator[Finding]:
+    """A length of text at which a variant fails shows, however well it does at the others.
+
+    Losses are held for all lengths together; passing is judged by category, over all lengths.
+    """
+    for length, figures in evidence["lengths"].items():
+        if figures["ci_high_all"] < -limit:
+            sentence = (
+                f"long context at {length} tokens {figures['delta']:+.3f}"
+                f" [{figures['ci_low']:+.3f}, {figures['ci_high']:+.3f}] over {figures['n']}"
+                f" questions is worse than the margin {limit:g}"
+            )
+            yield Finding("length", Outcome.FAIL, sentence)
+
+
 def _truncated(evidence: Evidence, limit: float) -> Iterator[Finding]:
     """Categories that likelihood judges have no answers to cut."""
     for category, figures in evidence["categories"].items():
@@ -172,6 +187,12 @@ RULES: tuple[Rule, ...] = (
         "accuracy",
         lambda policy: policy.accuracy_margin,
         _accuracy,
+        lambda policy: policy.accuracy_decides,
+    ),
+    Rule(
+        "length",
+        lambda policy: policy.accuracy_margin,
+        _length,
         lambda policy: policy.accuracy_decides,
     ),
     Rule("truncated", lambda policy: policy.truncated_share_max, _truncated),

@@ -44,6 +44,7 @@ def test_record_and_csv(tmp_path: Path) -> None:
     assert gptq["memory"]["weights_gib_ratio"] == pytest.approx(0.109 / 0.25)
     assert record["variants"]["fp8"]["speed"] == []
     assert json.loads(config.workspace.deltas.read_text())["variants"] == record["variants"]
+    assert gptq["lengths"] == {} and gptq["retrieval"] == []
     csv = pd.read_csv(config.workspace.deltas.with_suffix(".csv"))
     assert len(csv) == 5 * len(CATEGORIES)
     assert {"variant", "category", "delta", "p_holm", "kl_mean"} <= set(csv)
@@ -258,16 +259,56 @@ def test_flips_of_wrong_answers(tmp_path: Path) -> None:
     )
 
 
+PLACES = {0: "template:x,tokens:10k,depth:10", 1: "tokens:400,depth:90", 2: "tokens:9k"}
+
+
+def placed(name: str, failing: str) -> pd.DataFrame:
+    """40 questions of one category at each length; the variant fails where it is ``failing``."""
+    rows = samples("bf16", 120)
+    rows = rows[rows["category"] == "math"].assign(score=1.0)
+    tags = pd.Series([PLACES[index % 3] for index in range(len(rows))], rows.index)
+    fails = tags.str.contains(f"tokens:{failing}") & (name != "bf16")
+    return rows.assign(tags=tags, score=rows["score"].where(~fails, 0.0))
+
+
 def test_planted_facts_by_length_and_depth(tmp_path: Path) -> None:
     config = measured(tmp_path)
-    rows = samples("gptq", 40)
-    place = rows.groupby("category").cumcount() % 2
-    tags = place.map({0: "template:x,tokens:1k,depth:10", 1: "tokens:400,depth:90"})
-    write_samples(config.workspace, "gptq", rows.assign(tags=tags, score=1.0 - place))
-    assert compare(config)["variants"]["gptq"]["retrieval"] == [
-        {"length": "400", "depth": 90, "n": 80, "score": 0.0},
-        {"length": "1k", "depth": 10, "n": 80, "score": 1.0},
+    for name in ("bf16", "gptq"):
+        write_samples(config.workspace, name, placed(name, failing="10k"))
+    record = compare(config)
+    near = {"length": "400", "depth": 90, "n": 40, "score": 1.0}
+    far = {"length": "10k", "depth": 10, "n": 40}
+    # A question without a depth has its length, and no place in the map.
+    assert record["baseline"]["retrieval"] == [near, {**far, "score": 1.0}]
+    gptq = record["variants"]["gptq"]
+    assert gptq["retrieval"] == [
+        {**near, "score_baseline": 1.0, "delta": 0.0},
+        {**far, "score": 0.0, "score_baseline": 1.0, "delta": -1.0},
     ]
+    assert list(gptq["lengths"]) == ["400", "9k", "10k"]
+    kept, lost = gptq["lengths"]["9k"], gptq["lengths"]["10k"]
+    assert kept["delta"] == 0 and kept["ci_low"] < 0 < kept["ci_high"]
+    assert lost["delta"] == -1 and lost["ci_high"] < lost["ci_high_all"] < -0.7
+    assert lost["p_holm"] == pytest.approx(3 * lost["p_value"])
+    assert gptq["long_context"] == {"questions": 120, "answers": 120}
+    csv = pd.read_csv(config.workspace.deltas.with_suffix(".csv"))
+    rows = csv[(csv["variant"] == "gptq") & csv["length"].notna()]
+    assert list(rows["length"]) == ["400", "9k", "10k"] and rows["category"].isna().all()
+
+
+def test_long_context_questions_are_those_with_a_length_or_of_the_category(tmp_path: Path) -> None:
+    config = measured(tmp_path)
+    for name in ("bf16", "gptq"):
+        rows = samples(name, 40)
+        # As a public task would be; those of low-resource are judged by likelihood.
+        rows["category"] = rows["category"].replace({"math": "long-context"})
+        tagged = rows["category"].eq("low-resource")
+        rows["tags"] = rows["tags"].where(~tagged, "tokens:4k")
+        write_samples(config.workspace, name, rows)
+    gptq = compare(config)["variants"]["gptq"]
+    assert gptq["long_context"] == {"questions": 80, "answers": 40}
+    assert list(gptq["lengths"]) == ["4k"] and gptq["retrieval"] == []
+    assert compare(measured(tmp_path))["variants"]["gptq"]["long_context"]["questions"] == 0
 
 
 def test_questions_of_one_cluster_count_as_one(tmp_path: Path) -> None:

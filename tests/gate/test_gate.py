@@ -227,3 +227,27 @@ def test_one_bad_category_of_many_must_be_beyond_chance(tmp_path: Path) -> None:
         entry = gate(config)["verdicts"]["w8a8"]
         assert entry["verdict"] == verdict
     assert "mean KL on math 0.3000" in entry["reasons"][0]
+
+
+@pytest.mark.parametrize(
+    ("decides", "lost", "verdict"), [(True, 12, "NO-GO"), (True, 4, "GO"), (False, 12, "GO")]
+)
+def test_failing_at_one_length_only(tmp_path: Path, decides: bool, lost: int, verdict: str) -> None:
+    """A dozen of 400 questions is 3%: their category passes, but they are a third of one length."""
+    config = measured(tmp_path, accuracy_margin=0.1, accuracy_decides=decides)
+    for name in ("bf16", "w8a8"):
+        rows = samples("bf16", 400).assign(score=1.0)
+        order = rows.groupby("category").cumcount()
+        tags = order.map(lambda index: "tokens:8k" if index < 40 else "tokens:1k")
+        math = rows["category"] == "math"
+        fails = math & (order < lost) & (name != "bf16")
+        score = rows["score"].where(~fails, 0.0)
+        write_samples(config.workspace, name, rows.assign(tags=tags.where(math), score=score))
+    compare(config)
+    entry = gate(config)["verdicts"]["w8a8"]
+    told = [text for text in entry["reasons"] + entry["notes"] if "long context at" in text]
+    assert entry["verdict"] == verdict
+    assert len(told) == (lost == 12)
+    assert all(
+        "at 8k tokens -0.300" in text and "worse than the margin 0.1" in text for text in told
+    )
