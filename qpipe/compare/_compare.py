@@ -10,7 +10,7 @@ import pandas as pd
 from qpipe.compare._fields import fields_part
 from qpipe.compare._pairs import Pairing, compared_by, cut_by_length, overall, pair
 from qpipe.compare._ratios import fidelity_part, memory_part, noise_part, speed_part
-from qpipe.compare._retrieval import by_length, long_context, retrieval_map
+from qpipe.compare._retrieval import by_length, long_context, retrieval_map, scores_by_length
 from qpipe.compare._steady import stability_part
 from qpipe.config import Config
 from qpipe.errors import InvalidMeasurement
@@ -270,6 +270,7 @@ def _baseline_part(rows: pd.DataFrame) -> dict[str, Any]:
     grouped = rows.assign(cut=cut).groupby("category", sort=True)
     return {
         "retrieval": retrieval_map(rows),
+        "lengths": scores_by_length(rows),
         "overall": {"n": len(rows), "score": float(rows["score"].mean())},
         "categories": {
             str(category): {

@@ -8,7 +8,7 @@ import pandas as pd
 
 from qpipe.compare._pairs import compared_by
 
-__all__ = ["by_length", "long_context", "retrieval_map"]
+__all__ = ["by_length", "long_context", "retrieval_map", "scores_by_length"]
 
 CATEGORY = "long-context"
 
@@ -22,6 +22,15 @@ def retrieval_map(rows: pd.DataFrame) -> list[dict[str, Any]]:
     placed = _placed(rows).dropna(subset=["length", "depth"])
     entries = [_cell(cell) for _, cell in placed.groupby(["length", "depth"])]
     return sorted(entries, key=lambda entry: (_tokens(entry["length"]), entry["depth"]))
+
+
+def scores_by_length(rows: pd.DataFrame) -> dict[str, dict[str, Any]]:
+    """``n`` and ``score`` of each length, rising."""
+    groups = {str(length): group for length, group in _placed(rows).groupby("length")}
+    return {
+        length: {"n": len(groups[length]), "score": float(groups[length]["score"].mean())}
+        for length in sorted(groups, key=_tokens)
+    }
 
 
 def by_length(pairs: pd.DataFrame, confidence: float) -> dict[str, dict[str, Any]]:

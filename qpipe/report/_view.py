@@ -76,11 +76,17 @@ class Row:
         return found
 
     @property
-    def retrieval(self) -> dict[str, dict[int, float]]:
-        """Score of planted facts by the text's length and the fact's depth in percent."""
-        found: dict[str, dict[int, float]] = {}
+    def retrieval(self) -> dict[str, dict[int, dict[str, Any]]]:
+        """Planted facts by the text's length and the fact's depth in percent."""
+        found: dict[str, dict[int, dict[str, Any]]] = {}
         for each in self.entry.get("retrieval") or []:
-            found.setdefault(each["length"], {})[each["depth"]] = each["score"]
+            found.setdefault(each["length"], {})[each["depth"]] = each
+        return found
+
+    @property
+    def lengths(self) -> dict[str, dict[str, Any]]:
+        """Questions on long texts by length, against the baseline's."""
+        found: dict[str, dict[str, Any]] = self.entry.get("lengths") or {}
         return found
 
     @property
@@ -136,6 +142,11 @@ class View:
     def texts(self) -> list[str]:
         """Categories of the held-out texts."""
         return list(self.baseline.fidelity.get("categories", {}))
+
+    @property
+    def lengths(self) -> list[str]:
+        """Lengths of the long texts asked about, rising."""
+        return list(self.baseline.lengths)
 
     @property
     def depths(self) -> list[int]:

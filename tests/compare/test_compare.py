@@ -280,6 +280,8 @@ def test_planted_facts_by_length_and_depth(tmp_path: Path) -> None:
     far = {"length": "10k", "depth": 10, "n": 40}
     # A question without a depth has its length, and no place in the map.
     assert record["baseline"]["retrieval"] == [near, {**far, "score": 1.0}]
+    lengths = record["baseline"]["lengths"]
+    assert list(lengths) == ["400", "9k", "10k"] and lengths["9k"] == {"n": 40, "score": 1.0}
     gptq = record["variants"]["gptq"]
     assert gptq["retrieval"] == [
         {**near, "score_baseline": 1.0, "delta": 0.0},

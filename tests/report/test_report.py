@@ -16,7 +16,7 @@ from qpipe.gate import gate
 from qpipe.records import read_json, write_json
 from qpipe.report import report, verdict_table
 from qpipe.report._format import machine
-from tests.records_fixture import HARDWARE, measured
+from tests.records_fixture import HARDWARE, measured, samples, write_samples
 
 
 @pytest.fixture(scope="module")
@@ -136,3 +136,31 @@ def test_a_release_without_speed_or_extras(tmp_path: Path) -> None:
     html = page(config, "index.html")
     assert 'id="speed"' not in html and 'id="sensitivity"' not in html
     verdict_table(config)
+
+
+def test_long_context_by_length_and_depth(tmp_path: Path) -> None:
+    config = measured(tmp_path)
+    places = ["tokens:1k,depth:10", "tokens:1k,depth:90", "tokens:8k,depth:10", ""]
+    for name in ("bf16", "w8a8"):
+        rows = samples("bf16", 40)
+        tags = rows.groupby("category").cumcount().map(lambda index: places[index % 4])
+        fails = (tags == places[2]) & (name != "bf16")
+        rows = rows.assign(tags=tags, score=(~fails).astype(float))
+        write_samples(config.workspace, name, rows)
+    compare(config)
+    gate(config)
+    report(config)
+    cells = r"\| w8a8 \| 8k \| 0\.00 \(−1\.00 \[.*, −0\.\d\d\], n=40\) \| 0\.00 \(−1\.00, n=40\) \| – \|"
+    assert re.search(cells, page(config, "report.md"))
+    assert "| bf16 | 1k | 1.00 (n=80) | 1.00 (n=40) | 1.00 (n=40) |" in page(config, "report.md")
+    html = page(config, "index.html")
+    assert 'href="#long-context"' in html and "−1.00 · n 40" in html
+    # A variant that was not measured has no rows of dashes there.
+    section = html.split('<section id="long-context">')[1].split("</section>")[0]
+    assert "w8a8" in section and "nvfp4" not in section
+    test_markdown_tables_are_rectangular(config)
+
+
+def test_without_long_texts_there_is_no_map(made: Config) -> None:
+    assert "long-context" not in page(made, "index.html")
+    assert "Long context" not in page(made, "report.md")
