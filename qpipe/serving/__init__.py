@@ -1,7 +1,17 @@
 """A variant as a running server."""
 
-from qpipe.serving._client import Client, Completion
+from qpipe.serving._client import Client, Completion, PromptLogprobs, Tokens
 from qpipe.serving._plan import Plan, context_tokens, plan_serving
 from qpipe.serving._server import Server, start
 
-__all__ = ["Client", "Completion", "Plan", "Server", "context_tokens", "plan_serving", "start"]
+__all__ = [
+    "Client",
+    "Completion",
+    "Plan",
+    "PromptLogprobs",
+    "Server",
+    "Tokens",
+    "context_tokens",
+    "plan_serving",
+    "start",
+]

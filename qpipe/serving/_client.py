@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from types import TracebackType
 from typing import Any
 
@@ -12,7 +12,26 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from qpipe.errors import EngineError
 
-__all__ = ["Client", "Completion", "PromptLogprobs"]
+__all__ = ["Client", "Completion", "PromptLogprobs", "Tokens"]
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """What an engine did since its start, by its own counters."""
+
+    prefill_tokens: int
+    """Of prompts, computed."""
+    cached_tokens: int
+    """Of prompts, read from the prefix cache."""
+    decode_tokens: int
+    """Generated, without each answer's first: that one comes from prefill."""
+    requests: int
+    """Finished; every sampled answer counts."""
+
+    def since(self, before: Tokens) -> dict[str, int]:
+        """What was done since ``before``, by name."""
+        theirs = asdict(before)
+        return {name: count - theirs[name] for name, count in asdict(self).items()}
 
 
 @dataclass(frozen=True)
@@ -93,6 +112,31 @@ class Client:
                 found.setdefault(sample.name, []).append((dict(sample.labels), sample.value))
         return found
 
+    def tokens(self) -> Tokens:
+        """The engine's counters.
+
+        Raises:
+            EngineError: it does not have them.
+        """
+        metrics = self.metrics()
+
+        def total(name: str) -> int:
+            try:
+                return int(sum(value for _, value in metrics[f"vllm:{name}_total"]))
+            except KeyError as error:
+                raise EngineError(
+                    f"the engine does not count {name}",
+                    mend="take the engine version of `configs/envs`, and leave its metrics on",
+                ) from error
+
+        cached, requests = total("prompt_tokens_cached"), total("request_success")
+        return Tokens(
+            prefill_tokens=total("prompt_tokens") - cached,
+            cached_tokens=cached,
+            decode_tokens=total("generation_tokens") - requests,
+            requests=requests,
+        )
+
     def complete(self, prompt: list[int], max_tokens: int) -> list[int]:
         """The token ids of a greedy completion."""
         body = {"prompt": prompt, "max_tokens": max_tokens, "temperature": 0}
@@ -117,21 +161,28 @@ class Client:
         choices = self._completion({**body, **more})["choices"]
         return [Completion(str(each["text"]), each["finish_reason"]) for each in choices]
 
+    def decode(
+        self, prompt: list[int], max_tokens: int, top_k: int
+    ) -> tuple[list[int], PromptLogprobs]:
+        """A greedy answer of ``max_tokens`` in all, and the distribution behind each of them."""
+        body = {"prompt": prompt, "max_tokens": max_tokens, "temperature": 0, "ignore_eos": True}
+        more = {"logprobs": top_k, "return_tokens_as_token_ids": True, "return_token_ids": True}
+        choice = self._completion({**body, **more})["choices"][0]
+        tokens = [int(token) for token in choice["token_ids"]]
+        rows = [
+            {int(key.removeprefix("token_id:")): float(value) for key, value in row.items()}
+            for row in choice["logprobs"]["top_logprobs"]
+        ]
+        return tokens, _likeliest(tokens, rows, top_k)
+
     def prompt_logprobs(self, prompt: list[int], top_k: int) -> PromptLogprobs:
         """The model's distribution at each position of ``prompt``."""
         body = {"prompt": prompt, "max_tokens": 1, "temperature": 0, "prompt_logprobs": top_k}
-        rows = self._completion(body)["choices"][0]["prompt_logprobs"][1:]
-        ids, logprobs, actual = [], [], []
-        for token, row in zip(prompt[1:], rows, strict=True):
-            by_id = {int(key): float(value["logprob"]) for key, value in row.items()}
-            if not all(math.isfinite(value) or value == -math.inf for value in by_id.values()):
-                raise EngineError("the server returned NaN logprobs", mend="see its log")
-            # The text's own token is listed besides the k likeliest when it is not one of them.
-            likeliest = sorted(by_id, key=by_id.__getitem__, reverse=True)[:top_k]
-            ids.append(likeliest)
-            logprobs.append([by_id[key] for key in likeliest])
-            actual.append(by_id[token])
-        return PromptLogprobs(ids, logprobs, actual)
+        rows = [
+            {int(key): float(value["logprob"]) for key, value in row.items()}
+            for row in self._completion(body)["choices"][0]["prompt_logprobs"][1:]
+        ]
+        return _likeliest(prompt[1:], rows, top_k)
 
     def _completion(self, body: dict[str, Any]) -> dict[str, Any]:
         answer: dict[str, Any] = self._post("/v1/completions", {"model": self.model, **body}).json()
@@ -155,3 +206,16 @@ class Client:
             message = f"the server does not answer {path}: {error!r}"
             raise EngineError(message, mend="it has probably died; see the engine's log") from error
         return response
+
+
+def _likeliest(tokens: list[int], rows: list[dict[int, float]], top_k: int) -> PromptLogprobs:
+    ids, logprobs, actual = [], [], []
+    for token, by_id in zip(tokens, rows, strict=True):
+        if not all(math.isfinite(value) or value == -math.inf for value in by_id.values()):
+            raise EngineError("the server returned NaN logprobs", mend="see its log")
+        # The text's own token is listed besides the k likeliest when it is not one of them.
+        likeliest = sorted(by_id, key=by_id.__getitem__, reverse=True)[:top_k]
+        ids.append(likeliest)
+        logprobs.append([by_id[key] for key in likeliest])
+        actual.append(by_id[token])
+    return PromptLogprobs(ids, logprobs, actual)

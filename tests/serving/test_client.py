@@ -9,11 +9,18 @@ import httpx
 import pytest
 
 from qpipe.errors import EngineError
-from qpipe.serving import Client
+from qpipe.serving import Client, Tokens
 
 METRICS = """# TYPE vllm:prompt_tokens counter
 vllm:prompt_tokens_total{model="m",engine="0"} 30.0
 vllm:prompt_tokens_total{model="m",engine="1"} 12.0
+# TYPE vllm:prompt_tokens_cached counter
+vllm:prompt_tokens_cached_total{model="m"} 10.0
+# TYPE vllm:generation_tokens counter
+vllm:generation_tokens_total{model="m"} 25.0
+# TYPE vllm:request_success counter
+vllm:request_success_total{model="m",finished_reason="stop"} 3.0
+vllm:request_success_total{model="m",finished_reason="length"} 2.0
 # TYPE vllm:cache_config_info gauge
 vllm:cache_config_info{kv_cache_size_tokens="93184"} 1.0
 """
@@ -101,6 +108,43 @@ def test_metrics(serve: Callable[[Answer], Client]) -> None:
     assert [value for _, value in client.metrics()["vllm:prompt_tokens_total"]] == [30, 12]
     ((labels, _),) = client.metrics()["vllm:cache_config_info"]
     assert labels == {"kv_cache_size_tokens": "93184"}
+
+
+def test_tokens_by_the_engines_counters(serve: Callable[[Answer], Client]) -> None:
+    tokens = serve(lambda _: httpx.Response(200, text=METRICS)).tokens()
+    # 42 prompt tokens of which 10 were cached; each of five answers has one token from prefill.
+    assert tokens == Tokens(prefill_tokens=32, cached_tokens=10, decode_tokens=20, requests=5)
+    assert tokens.since(Tokens(30, 0, 20, 4)) == {
+        "prefill_tokens": 2,
+        "cached_tokens": 10,
+        "decode_tokens": 0,
+        "requests": 1,
+    }
+
+
+def test_an_engine_that_does_not_count(serve: Callable[[Answer], Client]) -> None:
+    client = serve(lambda _: httpx.Response(200, text=METRICS.replace("_cached", "_kept")))
+    with pytest.raises(EngineError, match="does not count prompt_tokens_cached"):
+        client.tokens()
+
+
+def test_decoded_distributions(serve: Callable[[Answer], Client]) -> None:
+    asked: list[dict[str, Any]] = []
+    top = [{"token_id:5": -2.0, "token_id:8": -0.1}, {"token_id:9": -0.5, "token_id:8": -1.0}]
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(json.loads(request.content))
+        choice = {"text": " hi", "token_ids": [8, 9], "logprobs": {"top_logprobs": top}}
+        return httpx.Response(200, json={"choices": [choice]})
+
+    tokens, found = serve(answer).decode([3, 4], max_tokens=2, top_k=2)
+    assert tokens == [8, 9]
+    assert found.ids == [[8, 5], [9, 8]]
+    assert found.logprobs == [[-0.1, -2.0], [-0.5, -1.0]]
+    assert found.actual == [-0.1, -0.5]
+    (body,) = asked
+    assert (body["prompt"], body["max_tokens"], body["logprobs"]) == ([3, 4], 2, 2)
+    assert body["ignore_eos"] and body["temperature"] == 0 and body["return_tokens_as_token_ids"]
 
 
 def test_control_calls(serve: Callable[[Answer], Client]) -> None:
