@@ -38,7 +38,7 @@ class Result:
     """What one cell measured."""
 
     record: dict[str, Any]
-    """Suite, category, n, metric, score, data_hash and seconds."""
+    """Suite, category, n, metric, score, data_hash, seconds, and what the engine did for it."""
     samples: pd.DataFrame
     """One row a question."""
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from lm_eval.api.model import CachingLM
 
     from qpipe.evaluation._served import ServedModel
+    from qpipe.serving import Tokens
 
 __all__ = ["import_lm_eval", "run_suites"]
 
@@ -47,6 +48,7 @@ def run_suites(
     tokenizer_dir: Path,
     checkpoint_hash: str,
     context: dict[str, Any],
+    tokens: Callable[[], Tokens],
     out_dir: Path,
     again: bool = False,
     on_cell: Callable[[str], None] | None = None,
@@ -65,6 +67,8 @@ def run_suites(
         tokenizer_dir: Folder of the tokenizer the prompts are made with.
         checkpoint_hash: Hash of the served checkpoint.
         context: Everything else that makes results incomparable: engine, flags, arithmetic.
+        tokens: The engine's counters, read before and after each task: what it exercises. A task
+            that goes on after a kill has what was done since.
         out_dir: Where ``results.json`` and ``samples.parquet`` go.
         again: A second time, in reverse order and at another concurrency: what differs then is
             noise, as batches are composed otherwise.
@@ -113,7 +117,9 @@ def run_suites(
                     )
                 asked = config.workspace.cache / "requests" / f"{key}.db"
                 with answered(model, asked) as lm:
+                    before = tokens()
                     result = _evaluate(lm, cell, evaluation.seed, log)
+                    result.record["exercises"] = tokens().since(before)
             store_cell(folder, result)
             asked.unlink(missing_ok=True)
         results.append((cell, result, cached))

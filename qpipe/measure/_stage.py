@@ -85,6 +85,7 @@ def measure(
                         "seed": config.release.evaluation.seed,
                         "simulator": _simulator(mode),
                     },
+                    tokens=server.client.tokens,
                     out_dir=out_dir,
                     again=again,
                     on_cell=progress,

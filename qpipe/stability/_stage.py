@@ -66,6 +66,7 @@ def measure_stability(
             stop=list(question.row.stop),
         )
 
+    before = client.tokens()
     with ThreadPoolExecutor(config.release.evaluation.concurrency) as pool:
         try:
             answers = list(pool.map(ask, questions))
@@ -84,6 +85,7 @@ def measure_stability(
             [[each.suite, each.prompt] for each in questions], settings.model_dump()
         ),
         "questions": entries,
+        "exercises": client.tokens().since(before),
         "provenance": provenance,
     }
     write_json(config.workspace.stability(variant), record)

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from qpipe.serving import Tokens
+
 TEMPLATE = (
     "{{ bos_token }}{% for message in messages %}"
     "<{{ message['role'] }}>{{ message['content'] }}\n{% endfor %}"
@@ -55,6 +57,8 @@ class FakeEngine:
         self.likes: Callable[[str], bool] = lambda text: False
         self.fails: Callable[[str], bool] = lambda text: False
         self.echo_short = False
+        self.served = Tokens(0, 0, 0, 0)
+        self._counting = threading.Lock()
         self.requests: list[dict[str, Any]] = []
         engine = self
 
@@ -81,12 +85,22 @@ class FakeEngine:
     def base_url(self) -> str:
         return f"http://127.0.0.1:{self.server.server_port}/v1"
 
+    def tokens(self) -> Tokens:
+        return self.served
+
+    def _count(self, prompt: list[int], answer: int) -> None:
+        with self._counting:
+            old = self.served
+            prefilled, decoded = old.prefill_tokens + len(prompt), old.decode_tokens + answer - 1
+            self.served = Tokens(prefilled, 0, decoded, old.requests + 1)
+
     def reply(self, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         (ids,) = body["prompt"]
         text = self.tokenizer.decode(ids, skip_special_tokens=True)
         if self.fails(text):
             return 400, {"error": "the prompt is too long"}
         if body.get("echo"):
+            self._count(ids, 1)
             value = -0.1 if self.likes(text) else -1.0
             count = len(ids) + (0 if self.echo_short else 1)
             values = [None] + [value] * (count - 1)
@@ -99,6 +113,7 @@ class FakeEngine:
             }
             return 200, {"choices": [choice], "usage": {"prompt_tokens": len(ids)}}
         answer, reason = self.answer(text)
+        self._count(ids, len(answer))
         usage = {"prompt_tokens": len(ids), "completion_tokens": len(answer)}
         choice = {"index": 0, "text": answer, "finish_reason": reason}
         return 200, {"choices": [choice], "usage": usage}

@@ -74,6 +74,7 @@ def run(tmp_path: Path, engine: FakeEngine, tokenizer_dir: Path) -> Run:
             "tokenizer_dir": tokenizer_dir,
             "checkpoint_hash": checkpoint,
             "context": {"engine": "fake"},
+            "tokens": engine.tokens,
             "out_dir": tmp_path / "out" / "eval" / "bf16",
         }
         arguments |= more
@@ -103,6 +104,16 @@ def test_business_suite(tmp_path: Path, engine: FakeEngine, run: Run, chat: bool
     task = results["tasks"]["mine-math"]
     assert (task["suite"], task["category"], task["n"], task["score"]) == ("mine", "math", 2, 0.5)
     assert not task["cached"] and task["seconds"] > 0 and len(task["data_hash"]) == 64
+    # By the engine's counters: two answers; then one, and two choices whose likelihood is prefill.
+    frame = len("<s><user>\n<assistant>") - 2 if chat else 1
+    math, sort = (results["tasks"][f"mine-{name}"]["exercises"] for name in ("math", "sort"))
+    assert math == {
+        "prefill_tokens": 2 * frame + len("1 + 1 =") + len("9 - 5 ="),
+        "cached_tokens": 0,
+        "decode_tokens": len(" 2") + len(" no 5 and on") - 2,
+        "requests": 2,
+    }
+    assert sort["decode_tokens"] == len(" no 5 and on") - 1 and sort["requests"] == 3
     assert [line.split(":")[0] for line in lines] == ["mine-math", "mine-sort"]
 
     samples = pd.read_parquet(out / "samples.parquet").set_index("doc_id")
@@ -142,6 +153,8 @@ def test_cells_are_kept_by_content(
     assert len(engine.requests) == count
     assert [task["cached"] for task in again["tasks"].values()] == [True, True]
     assert again["categories"] == first["categories"]
+    for task in first["tasks"]:
+        assert again["tasks"][task]["exercises"] == first["tasks"][task]["exercises"]
 
     changed = {**ROWS, "math": [*ROWS["math"], {**ROWS["math"][0], "prompt": "3 + 1 ="}]}
     write_rows(tmp_path, changed)

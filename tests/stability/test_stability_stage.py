@@ -11,7 +11,7 @@ import pytest
 from qpipe.config import BusinessSuite, Config
 from qpipe.paths import Workspace
 from qpipe.records import read_json
-from qpipe.serving import Client, Completion
+from qpipe.serving import Client, Completion, Tokens
 from qpipe.stability import measure_stability
 from tests.workspace_fixture import silent, small_config
 
@@ -30,6 +30,10 @@ class Sampler(Client):
 
     def __init__(self) -> None:
         self.asked: list[dict[str, Any]] = []
+
+    def tokens(self) -> Tokens:
+        count = len(self.asked)
+        return Tokens(100 + 7 * count, 21 * count, 12 * count, 4 * count)
 
     def sample(self, prompt: list[int], max_tokens: int, count: int, **more: Any) -> Any:
         self.asked.append({"prompt": bytes(prompt).decode(), "max_tokens": max_tokens, **more})
@@ -71,6 +75,12 @@ def test_spread_and_degenerate_answers_of_each_question(workspace: Workspace, su
         "max_tokens": 9,
         "temperature": 0.7,
         "stop": ["."],
+    }
+    assert record["exercises"] == {
+        "prefill_tokens": 14,
+        "cached_tokens": 42,
+        "decode_tokens": 24,
+        "requests": 8,
     }
     kept = read_json(workspace.stability("gptq"), "-")
     assert kept["questions"] == record["questions"]
