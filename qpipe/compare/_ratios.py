@@ -16,6 +16,7 @@ _FIDELITY = (
     "kl_p95",
     "kl_p99",
     "kl_max",
+    "kl_by_third",
     "top1_agreement",
     "top1_ci_low",
     "top1_ci_high",

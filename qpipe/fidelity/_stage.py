@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
-from typing import Any, TypeVar
+from typing import Any
 
 import pandas as pd
 
 from qpipe.config import Config, Fidelity
 from qpipe.errors import InvalidMeasurement
+from qpipe.fidelity._probe import decode_vs_prefill
+from qpipe.fidelity._requests import each, first_halves
 from qpipe.fidelity._summary import compare_texts
 from qpipe.fidelity._texts import ANSWER, BASELINE, logprob_store
 from qpipe.records import digest, read_table, write_json
+from qpipe.schemes import quantized_kv
 from qpipe.serving import Client
 
 __all__ = ["measure_fidelity"]
-
-T = TypeVar("T")
 
 
 def measure_fidelity(
@@ -33,6 +33,7 @@ def measure_fidelity(
 
     The baseline also answers the first halves of some texts greedily, and its texts are asked a
     second time in reverse order and at another concurrency: what differs then is the noise floor.
+    Where keys and values are quantized, and on the baseline, decode is held against prefill.
 
     Args:
         config: The release.
@@ -48,6 +49,7 @@ def measure_fidelity(
     settings = config.release.fidelity
     checkpoint = provenance.get("checkpoint_hash")
     noise: dict[str, Any] | None = None
+    before = client.tokens()
     if variant == BASELINE:
         texts = pd.concat([texts, _answers(client, texts, settings)], ignore_index=True)
         progress(f"fidelity on {len(texts)} texts")
@@ -62,6 +64,10 @@ def measure_fidelity(
         baseline = read_table(logprob_store(config), f"qpipe measure {BASELINE}")
         baseline_checkpoint = baseline["checkpoint_hash"].iloc[0]
         measured = _measured(client, texts, settings, settings.concurrency)
+    exercises, probe = client.tokens().since(before), None
+    if variant == BASELINE or quantized_kv(provenance):
+        progress("decode against prefill")
+        probe = decode_vs_prefill(client, texts, settings)
     record = {
         "variant": variant,
         "baseline": BASELINE,
@@ -71,6 +77,8 @@ def measure_fidelity(
         "lower_bound": "KL over shared top-k tokens and one bucket: at most the full KL",
         **compare_texts(baseline, measured),
         "noise": noise,
+        "decode_vs_prefill": probe,
+        "exercises": exercises,
         "data_hash": digest(sorted(texts["text_hash"]), settings.top_k),
         "provenance": provenance,
     }
@@ -88,7 +96,7 @@ def _measured(
     client: Client, texts: pd.DataFrame, settings: Fidelity, concurrency: int
 ) -> pd.DataFrame:
     """``texts`` with the served model's logprobs at each position."""
-    found = _each(
+    found = each(
         lambda ids: client.prompt_logprobs(ids, settings.top_k), list(texts["text"]), concurrency
     )
     columns = pd.DataFrame([asdict(answer) for answer in found], index=texts.index)
@@ -98,8 +106,8 @@ def _measured(
 def _answers(client: Client, texts: pd.DataFrame, settings: Fidelity) -> pd.DataFrame:
     """Greedy continuations of the first halves of some texts, as texts of their own."""
     some = texts.groupby("category", sort=False).head(settings.answers)
-    prompts = [ids[: max(1, len(ids) // 2)] for ids in some["text"]]
-    tails = _each(
+    prompts = first_halves(some)
+    tails = each(
         lambda ids: client.complete(ids, settings.answer_tokens), prompts, settings.concurrency
     )
     rows = []
@@ -119,15 +127,6 @@ def _noise(
     concurrency = max(1, settings.concurrency // 2) if settings.concurrency > 1 else 2
     again = _measured(client, texts[::-1].reset_index(drop=True), settings, concurrency)
     return {"order": "reverse", "concurrency": concurrency, **compare_texts(baseline, again)}
-
-
-def _each(ask: Callable[[list[int]], T], inputs: list[list[int]], concurrency: int) -> list[T]:
-    with ThreadPoolExecutor(concurrency) as pool:
-        try:
-            return list(pool.map(ask, inputs))
-        except BaseException:  # Ctrl-C must not wait for the texts that are still to come
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
 
 
 def _keep(config: Config, baseline: pd.DataFrame) -> None:

@@ -85,6 +85,7 @@ def _summary(texts: pd.DataFrame) -> dict[str, Any]:
         "kl_p95": float(p95),
         "kl_p99": float(p99),
         "kl_max": float(kl.max()),
+        "kl_by_third": _by_third(list(texts["kl"])),
         "top1_agreement": 1 - differ,
         "top1_ci_low": max(0.0, 1 - differ_high),
         "top1_ci_high": 1 - differ_low,
@@ -94,3 +95,13 @@ def _summary(texts: pd.DataFrame) -> dict[str, Any]:
         "perplexity": float(np.exp(nll_q.mean())),
         "perplexity_ln_ratio": float(nll_q.mean() - nll_p.mean()),
     }
+
+
+def _by_third(texts: list[np.ndarray[Any, np.dtype[np.float64]]]) -> list[float | None]:
+    """Mean KL over the first, second and last third of each text's positions.
+
+    What a quantized cache adds can grow with the number of keys and values read.
+    """
+    parts = zip(*(np.array_split(text, 3) for text in texts), strict=True)
+    thirds = [np.concatenate(part) for part in parts]
+    return [float(third.mean()) if third.size else None for third in thirds]

@@ -1,7 +1,16 @@
 """Schemes against a model and a machine: what fits, and what runs."""
 
-from qpipe.schemes._mode import WIDE, Mode, mode_of
+from qpipe.schemes._mode import WIDE, Mode, mode_of, quantized_kv
 from qpipe.schemes._preflight import preflight, quantized_modules
 from qpipe.schemes._units import unit_modules, units_of
 
-__all__ = ["WIDE", "Mode", "mode_of", "preflight", "quantized_modules", "unit_modules", "units_of"]
+__all__ = [
+    "WIDE",
+    "Mode",
+    "mode_of",
+    "preflight",
+    "quantized_kv",
+    "quantized_modules",
+    "unit_modules",
+    "units_of",
+]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from qpipe.config import Arithmetic, Scheme
 from qpipe.hardware import Hardware
 
-__all__ = ["WIDE", "Mode", "mode_of"]
+__all__ = ["WIDE", "Mode", "mode_of", "quantized_kv"]
 
 WIDE = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
 """The engine's types of unquantized numbers → their names in records."""
@@ -51,6 +52,12 @@ def mode_of(scheme: Scheme | None, hardware: Hardware) -> Mode:
         )
     what = "activations" if kv_reachable else "KV cache"
     return Mode("unsupported", f"{lacking}, and its {what} cannot be simulated yet", here)
+
+
+def quantized_kv(provenance: Mapping[str, Any]) -> str | None:
+    """The format of keys and values in the cache that ran; ``None`` where it is not quantized."""
+    kv = (provenance.get("arithmetic") or {}).get("kv")
+    return None if kv in (None, *WIDE, *WIDE.values()) else str(kv)
 
 
 def _lacking(scheme: Scheme, hardware: Hardware) -> str | None:

@@ -14,7 +14,7 @@ from qpipe.errors import ConfigError, InvalidMeasurement, MissingInput
 from qpipe.fidelity import LONG_CONTEXT, held_out_texts, measure_fidelity
 from qpipe.paths import Workspace
 from qpipe.records import read_json
-from qpipe.serving import Client
+from qpipe.serving import Client, Tokens
 from qpipe.serving._client import PromptLogprobs
 from tests.workspace_fixture import silent, small_config
 
@@ -27,6 +27,8 @@ class FakeClient(Client):
     def __init__(self, ids: list[int], logprobs: list[float], swap: str = "") -> None:
         self.ids, self.values, self.swap = ids, logprobs, list(swap.encode())
         self.asked: list[int] = []
+        self.decoded: list[list[int]] = []
+        self.cached: list[float] | None = None
         self.texts: list[list[int]] = []
 
     def prompt_logprobs(self, prompt: list[int], top_k: int) -> PromptLogprobs:
@@ -38,6 +40,19 @@ class FakeClient(Client):
 
     def complete(self, prompt: list[int], max_tokens: int) -> list[int]:
         return [prompt[-1]] * max_tokens
+
+    def tokens(self) -> Tokens:
+        return Tokens(sum(self.asked), 0, 0, len(self.asked))
+
+    def decode(
+        self, prompt: list[int], max_tokens: int, top_k: int
+    ) -> tuple[list[int], PromptLogprobs]:
+        """Reads from the cache what prefill computed, but for the first token, which is none of it."""
+        self.decoded.append(prompt)
+        logprobs = [[-5.0, -6.0], *[self.cached or self.values] * (max_tokens - 1)]
+        return [7] * max_tokens, PromptLogprobs(
+            [self.ids] * max_tokens, logprobs, [-1.0] * max_tokens
+        )
 
 
 BASELINE, VARIANT = FakeClient([1, 2], LIKELY), FakeClient([2, 1], OTHER)
@@ -66,10 +81,10 @@ def texts(workspace: Workspace, category: str, text: str) -> None:
 
 
 def measured(
-    config: Config, variant: str, client: FakeClient, checkpoint: str = "hash"
+    config: Config, variant: str, client: FakeClient, checkpoint: str = "hash", kv: str = "fp32"
 ) -> dict[str, Any]:
     texts = held_out_texts(config, variant)
-    provenance = {"checkpoint_hash": checkpoint}
+    provenance = {"checkpoint_hash": checkpoint, "arithmetic": {"kv": kv}}
     return measure_fidelity(config, variant, texts, client, provenance, silent)
 
 
@@ -82,7 +97,7 @@ def test_baseline_is_stored_and_is_its_own_zero(config: Config) -> None:
     stored = pd.read_parquet(workspace.fidelity("bf16").with_suffix(".parquet"))
     # One token gives no position, and a text that two categories share counts once.
     assert sorted(stored["category"]) == ["code", "code", "prose", "prose"]
-    assert max(BASELINE.asked) == 12
+    assert max(map(len, stored["text"])) == 12
     assert not list(workspace.fidelity("bf16").parent.glob("*.partial"))
 
 
@@ -201,7 +216,7 @@ def test_noise_is_what_two_runs_of_the_baseline_differ_by(config: Config) -> Non
     assert record["noise"]["concurrency"] != config.release.fidelity.concurrency
     assert set(record["noise"]["categories"]) == {"code", "prose"}
     # Concurrent requests may overtake each other; the order they are sent in is the reverse.
-    assert sorted(client.texts[:4]) == sorted(client.texts[4:])
+    assert sorted(client.texts[:4]) == sorted(client.texts[4:8])
     assert measured(config, "gptq", VARIANT)["noise"] is None
 
 
@@ -223,3 +238,60 @@ def test_probability_of_the_texts_own_tokens(config: Config) -> None:
     measured(config, "bf16", BASELINE)
     record = measured(config, "gptq", VARIANT)
     assert record["dp_rms"] == record["dp_mean"] == record["perplexity_ln_ratio"] == 0
+
+
+def test_kl_by_third_of_a_text(config: Config) -> None:
+    measured(config, "bf16", BASELINE)
+
+    class Fading(FakeClient):
+        """Like the baseline at first, then not."""
+
+        def prompt_logprobs(self, prompt: list[int], top_k: int) -> PromptLogprobs:
+            found = super().prompt_logprobs(prompt, top_k)
+            same = len(found.ids) // 2
+            rows = [LIKELY] * same + [OTHER] * (len(found.ids) - same)
+            return PromptLogprobs(found.ids, rows, found.actual)
+
+    first, second, last = measured(config, "gptq", Fading([1, 2], OTHER))["kl_by_third"]
+    assert first == 0 and 0 < second < last
+
+
+def test_thirds_of_texts_too_short_for_them(workspace: Workspace, config: Config) -> None:
+    config = small_config(workspace, fidelity={"max_tokens": 3, "top_k": 2, "answers": 0})
+    measured(config, "bf16", BASELINE)
+    first, second, last = measured(config, "gptq", VARIANT)["kl_by_third"]
+    assert first == second > 0 and last is None
+
+
+@pytest.mark.parametrize("variant", ["bf16", "gptq", "kv"])
+def test_decode_is_held_against_prefill(config: Config, variant: str) -> None:
+    measured(config, "bf16", BASELINE)
+    client = FakeClient([1, 2], LIKELY if variant == "bf16" else OTHER)
+    client.cached = np.log([0.6, 0.25]).tolist()
+    record = measured(config, variant, client, kv="fp8" if variant == "kv" else "fp32")
+    probe = record["decode_vs_prefill"]
+    if variant == "gptq":  # it caches what the baseline caches
+        assert probe is None and client.decoded == []
+        return
+    p, q = np.exp(client.cached), np.exp(client.values)
+    p, q = np.append(p, 1 - p.sum()), np.append(q, 1 - q.sum())
+    # The answers' first tokens, which prefill gives, are far off and do not count.
+    assert probe["kl_mean"] == pytest.approx(float((p * np.log(p / q)).sum()))
+    assert probe["kl_ci_low"] <= probe["kl_mean"] <= probe["kl_ci_high"]
+    assert probe["texts"] == 4 and probe["positions"] == 4 * 11
+    # Halves of texts of both categories; prompt and answer are asked again as one prompt.
+    halves = [b"print(1)"[:4], b"First text."[:5], b"Second, longer"[:6], b"Third."[:3]]
+    assert sorted(client.decoded) == sorted(list(half) for half in halves)
+    assert sorted(text[:-12] for text in client.texts if text[-12:] == [7] * 12) == sorted(
+        client.decoded
+    )
+
+
+def test_what_the_measurement_exercises(config: Config) -> None:
+    record = measured(config, "bf16", FakeClient([1, 2], LIKELY))
+    # Each text twice, for the noise floor; the probe does not count.
+    sizes = [len(b"print(1)"), len(b"First text."), 12, len(b"Third.")]
+    assert record["exercises"]["prefill_tokens"] == 2 * sum(sizes)
+    assert record["exercises"]["requests"] == 2 * len(sizes)
+    record = measured(config, "gptq", FakeClient([2, 1], OTHER))
+    assert record["exercises"]["prefill_tokens"] == sum(sizes)
