@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from qpipe.config import BusinessSuite, Config, Release
+from qpipe.config import BusinessSuite, Config, PublicSuite, Release
 from qpipe.errors import ConfigError, Fault
 from qpipe.evalset import suite_faults
 from qpipe.model import linears
-from qpipe.schemes import preflight
+from qpipe.schemes import preflight, quantized_kv
 from qpipe.sensitivity import source_faults
 from qpipe.serving import context_tokens
 
-__all__ = ["validate"]
+__all__ = ["notes", "validate"]
 
 RELEASE = "configs/release.yaml"
+BASELINE, LONG_CONTEXT = "bf16", "long-context"
 
 
 def validate(config: Config) -> None:
@@ -42,6 +43,39 @@ def validate(config: Config) -> None:
             faults.extend(error.faults)
     if faults:
         raise ConfigError(faults)
+
+
+def notes(config: Config) -> Iterator[str]:
+    """What a sound release lacks all the same."""
+    quantized = [name for name in config.release.names if _quantizes_kv(config, name)]
+    if quantized and not _asks_long_context(config):
+        names = ", ".join(f"'{name}'" for name in quantized)
+        yield (
+            f"no suite asks long-context questions, so the quantized KV cache of {names} cannot be"
+            " judged and the verdict will be INCONCLUSIVE; see 'Long context' in the README"
+        )
+
+
+def _quantizes_kv(config: Config, name: str) -> bool:
+    scheme, served = config.scheme_of(name), config.release.serve_of(name).kv_cache_dtype
+    if served in (None, "auto"):
+        served = scheme.arithmetic.kv if scheme else None
+    return name != BASELINE and quantized_kv({"arithmetic": {"kv": served}}) is not None
+
+
+def _asks_long_context(config: Config) -> bool:
+    from qpipe.evaluation import load_business
+
+    for name, suite in config.suites.items():
+        if isinstance(suite, PublicSuite):
+            if any(task.category == LONG_CONTEXT for task in suite.tasks.values()):
+                return True
+            continue
+        rows = load_business(config.suite_files[name], suite, config.workspace.root)
+        tags = (tag for group in rows.values() for row in group for tag in row.tags)
+        if LONG_CONTEXT in rows or any(tag.startswith("tokens:") for tag in tags):
+            return True
+    return False
 
 
 def _sections(config: Config) -> Iterator[Fault]:

@@ -235,12 +235,23 @@ def write_samples(workspace: Workspace, name: str, frame: pd.DataFrame) -> None:
                     "n": len(rows),
                     "score": float(rows["score"].fillna(0).mean()),
                     "fields": FIELDS if "extraction" in str(task) else {},
+                    "category": rows["category"].iloc[0],
+                    "exercises": exercised(len(rows)),
                 }
                 for task, rows in frame.groupby("task")
             },
             "categories": {},
         },
     )
+
+
+def exercised(requests: int) -> dict[str, int]:
+    return {
+        "prefill_tokens": 100 * requests,
+        "cached_tokens": 16 * requests,
+        "decode_tokens": 19 * requests,
+        "requests": requests,
+    }
 
 
 def fidelity(name: str) -> dict[str, Any]:
@@ -266,6 +277,9 @@ def fidelity(name: str) -> dict[str, Any]:
         "kl_p50": kl / 4,
         "kl_p95": kl * 4,
         "kl_max": kl * 30,
+        "kl_by_third": [kl, kl, kl * 1.2],
+        "exercises": {**exercised(32), "decode_tokens": 0},
+        "decode_vs_prefill": probe(2e-4) if name == "bf16" else None,
         "perplexity": 17.5 * (1 + kl),
         "perplexity_baseline": 17.5,
         "data_hash": "d" * 64,
@@ -283,6 +297,25 @@ def fidelity(name: str) -> dict[str, Any]:
             for category, factor in zip(CATEGORIES, (0.8, 0.9, 1.0, 1.3), strict=True)
         },
     }
+
+
+def probe(kl: float) -> dict[str, Any]:
+    return {
+        "kl_mean": kl,
+        "kl_ci_low": kl / 2,
+        "kl_ci_high": kl * 2,
+        "positions": 88,
+        "texts": 8,
+    }
+
+
+def cached_in_fp8(made: Config, name: str, kl: float | None, kv: str = "fp8") -> None:
+    """Let ``name`` have a quantized cache, whose decode and prefill differ by ``kl``."""
+    arithmetic = {"weights": "bf16", "activations": "bf16", "kv": kv}
+    record = fidelity(name)
+    record["provenance"]["arithmetic"] = arithmetic
+    record["decode_vs_prefill"] = None if kl is None else probe(kl)
+    write_json(made.workspace.fidelity(name), record)
 
 
 def stability(name: str) -> dict[str, Any]:
@@ -306,6 +339,7 @@ def stability(name: str) -> dict[str, Any]:
             for category in CATEGORIES
             for index in range(8)
         ],
+        "exercises": exercised(128),
         "provenance": provenance(name),
     }
 

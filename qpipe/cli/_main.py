@@ -105,6 +105,7 @@ def validate() -> None:
     """
     from qpipe.hardware import detect
     from qpipe.schemes import mode_of
+    from qpipe.validate import notes
     from qpipe.validate import validate as check
 
     config = _config()
@@ -115,6 +116,8 @@ def validate() -> None:
         mode = mode_of(config.scheme_of(name), detect())
         if mode.mode != "native":
             click.echo(f"note: '{name}' is {mode.mode} on this machine: {mode.reason}")
+    for note in notes(config):
+        click.echo(f"note: {note}")
 
 
 @cli.group()

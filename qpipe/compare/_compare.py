@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from qpipe.compare._exercised import exercises, kv_notes, kv_part
 from qpipe.compare._fields import fields_part
 from qpipe.compare._pairs import Pairing, compared_by, cut_by_length, overall, pair
 from qpipe.compare._ratios import fidelity_part, memory_part, noise_part, speed_part
@@ -142,6 +143,7 @@ class _Measured:
             "memory": memory_part(self.bench, base.bench),
             "fields": fields_part(self.results, base.results),
             "stability": stability_part(self.stability, base.stability, CONFIDENCE),
+            "exercises": exercises(self.results, self.fidelity, self.stability),
         }
 
 
@@ -159,10 +161,15 @@ def _variant_part(
         )
     rows = own.samples()
     pairing = pair(baseline_rows, rows, own.name)
+    kv = kv_part(own.fidelity, base.fidelity)
     return {
         **own.identity(),
         "mismatches": [*_mismatches(own, base), *_missing(pairing)],
-        "notes": [*_notes(pairing), *_inside_the_noise(own.fidelity, noise["fidelity"])],
+        "notes": [
+            *_notes(pairing),
+            *_inside_the_noise(own.fidelity, noise["fidelity"]),
+            *kv_notes(kv),
+        ],
         "paired": len(pairing.rows),
         "unpaired_baseline": pairing.unpaired_baseline,
         "unpaired_variant": pairing.unpaired_variant,
@@ -172,6 +179,7 @@ def _variant_part(
         "retrieval": retrieval_map(pairing.rows),
         "lengths": by_length(pairing.rows, CONFIDENCE),
         "long_context": long_context(pairing.rows),
+        "kv": kv,
         **own.absolute(base),
     }
 

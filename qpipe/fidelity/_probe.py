@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from qpipe.config import Fidelity
 from qpipe.fidelity._kl import coarse_kl
@@ -40,14 +42,13 @@ def decode_vs_prefill(client: Client, texts: pd.DataFrame, settings: Fidelity) -
     decoded = each(decode, prompts, settings.concurrency)
     wholes = [[*prompt, *tokens] for prompt, (tokens, _) in zip(prompts, decoded, strict=True)]
     prefilled = each(prefill, wholes, settings.concurrency)
-    values = []
+    values: list[NDArray[np.float64]] = []
     for prompt, (tokens, p), q in zip(prompts, decoded, prefilled, strict=True):
         # An answer's first token comes from the prompt's prefill: it says nothing of decode.
         places = [(at, len(prompt) - 1 + at) for at in range(1, len(tokens))]
-        values.append(
-            [coarse_kl(p.ids[i], p.logprobs[i], q.ids[j], q.logprobs[j]) for i, j in places]
-        )
-    mean, low, high = cluster_mean_interval([pd.Series(kl).to_numpy(float) for kl in values])
+        kl = [coarse_kl(p.ids[i], p.logprobs[i], q.ids[j], q.logprobs[j]) for i, j in places]
+        values.append(np.array(kl, dtype=np.float64))
+    mean, low, high = cluster_mean_interval(values)
     return {
         "kl_mean": mean,
         "kl_ci_low": low,

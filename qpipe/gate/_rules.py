@@ -171,6 +171,34 @@ def _simulated(evidence: Evidence, limit: float) -> Iterator[Finding]:
         yield Finding("simulated", Outcome.UNDECIDED, sentence, needs)
 
 
+def _kv_asked(evidence: Evidence, limit: float) -> Iterator[Finding]:
+    """Short texts read few keys and values, so they say little of a quantized cache."""
+    kv, asked = evidence["kv"], evidence["long_context"]
+    if kv is None:
+        return
+    needs = "ask long-context questions: see 'Long context' in the README"
+    if not asked["questions"]:
+        sentence = "its KV cache is quantized and no long-context question was asked"
+        yield Finding("kv", Outcome.UNDECIDED, sentence, needs)
+    elif kv["prefill_reads_cache"] is False and not asked["answers"]:
+        sentence = (
+            "only decode reads its quantized KV cache, and no long-context answer was written"
+        )
+        yield Finding("kv", Outcome.UNDECIDED, sentence, needs)
+
+
+def _kv_unseen(evidence: Evidence, limit: float) -> Iterator[Finding]:
+    """A limit on KL certifies nothing that the prompts it is taken on do not exercise."""
+    if evidence["kv"] is not None and evidence["kv"]["prefill_reads_cache"] is False:
+        sentence = "KL on prompts does not exercise its quantized KV cache, which only decode reads"
+        needs = "let answers decide: set `gate.accuracy_margin` and `accuracy_decides: true`"
+        yield Finding("kv_unseen", Outcome.UNDECIDED, sentence, needs)
+
+
+def _answers_decide(policy: Gate) -> bool:
+    return policy.accuracy_decides and policy.accuracy_margin is not None
+
+
 def _count(number: float) -> str:
     if not math.isfinite(number) or number > _MANY:
         return f"more than {_MANY:,}"
@@ -180,6 +208,8 @@ def _count(number: float) -> str:
 RULES: tuple[Rule, ...] = (
     Rule("comparable", lambda policy: 0.0, _comparable),
     Rule("simulated", lambda policy: 0.0, _simulated, lambda policy: not policy.certify_simulated),
+    Rule("kv", lambda policy: 0.0, _kv_asked),
+    Rule("kv_unseen", lambda policy: 0.0, _kv_unseen, lambda policy: not _answers_decide(policy)),
     Rule("kl_mean", lambda policy: policy.kl_mean_max, _kl_mean),
     Rule("kl_category", lambda policy: policy.kl_category_max, _kl_category),
     Rule("top1", lambda policy: policy.top1_agreement_min, _top1),

@@ -124,6 +124,12 @@ SIMULATED = {
 }
 
 
+LACKS = (
+    "note: no suite asks long-context questions, so the quantized KV cache of 'kv' cannot be judged"
+    " and the verdict will be INCONCLUSIVE; see 'Long context' in the README\n"
+)
+
+
 def test_validate(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("qpipe.hardware.detect", lambda: AVX2)
     write_workspace(tmp_path, release_body())
@@ -142,9 +148,29 @@ def test_validate(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
             f"note: '{name}' is simulated on this machine: this CPU has no {flags};"
             " weights and KV are rounded, products are fp32\n"
             for name, flags in SIMULATED.items()
-        ),
+        )
+        + LACKS,
         "",
     )
+    # Questions on long texts, by their tags, by their category, or of a public task.
+    rows.write_text(json.dumps({**row, "tags": ["tokens:2k"]}))
+    assert LACKS not in run("validate")[1]
+    rows.write_text(json.dumps(row))
+    public = tmp_path / "evalsets" / "public" / "needles.yaml"
+    public.parent.mkdir()
+    release = tmp_path / "configs" / "release.yaml"
+    release.write_text(json.dumps(release_body(evaluation={"suites": ["mine", "needles"]})))
+    for category, lacks in (("math", True), ("long-context", False)):
+        public.write_text(json.dumps({"kind": "public", "tasks": {"x": {"category": category}}}))
+        code, out, _ = run("validate")
+        assert code == 0 and (LACKS in out) == lacks
+    # Without a quantized cache there is nothing to lack; a flag quantizes it too.
+    body = release_body(variants={"gptq": {"scheme": "gptq-w4a16"}})
+    release.write_text(json.dumps(body))
+    assert "KV cache" not in run("validate")[1]
+    release.write_text(json.dumps({**body, "serve": {"kv_cache_dtype": "fp8"}}))
+    assert "quantized KV cache of 'gptq', 'gptq-mixed' cannot" in run("validate")[1]
+    release.write_text(json.dumps(release_body()))
     # DVC reads every section, and the model must be there.
     (tmp_path / "dvc.yaml").write_text("")
     (tmp_path / "base").rmdir()

@@ -16,6 +16,7 @@ from qpipe.records import digest, read_json, write_json
 from tests.records_fixture import (
     CATEGORIES,
     HARDWARE,
+    cached_in_fp8,
     measured,
     provenance,
     samples,
@@ -361,3 +362,58 @@ def test_fields_are_shown_with_the_greatest_loss_first(tmp_path: Path) -> None:
     ]
     found = compare(config)["variants"]["rtn"]["fields"]
     assert [(row["field"], row["f1_baseline"]) for row in found][-1] == ("extra", None)
+
+
+def test_what_each_part_exercises(tmp_path: Path) -> None:
+    config = measured(tmp_path)
+    rows = samples("gptq", 40)
+    # Two tasks of one category.
+    rows.loc[(rows["category"] == "math") & (rows.index % 2 == 1), "task"] = "more-math"
+    write_samples(config.workspace, "gptq", rows)
+    record = compare(config)
+    found = record["variants"]["gptq"]["exercises"]
+    assert set(found) == {*CATEGORIES, "fidelity", "stability"}
+    assert found["math"] == {
+        "prefill_tokens": 4000,
+        "cached_tokens": 640,
+        "decode_tokens": 760,
+        "requests": 40,
+    }
+    assert found["fidelity"]["decode_tokens"] == 0
+    assert found["stability"]["requests"] == 128
+    assert record["baseline"]["exercises"]["math"] == found["math"]
+
+
+# The baseline's own decode and prefill differ by 2e-4 [1e-4, 4e-4].
+@pytest.mark.parametrize(
+    ("kl", "reads"), [(2e-4, True), (7e-4, True), (2e-3, False), (8e-3, False), (None, None)]
+)
+def test_whether_prefill_reads_the_quantized_cache(
+    tmp_path: Path, kl: float | None, reads: bool | None
+) -> None:
+    config = measured(tmp_path)
+    cached_in_fp8(config, "w8a8", kl)
+    entry = compare(config)["variants"]["w8a8"]
+    assert entry["kv"]["format"] == "fp8" and entry["kv"]["prefill_reads_cache"] is reads
+    (note,) = [note for note in entry["notes"] if "fp8" in note]
+    said = {True: "read the same fp8", False: "does not read the fp8", None: "is not known"}
+    assert said[reads] in note
+    if kl is not None:
+        assert f"{kl:.1e} [{kl / 2:.1e}, {kl * 2:.1e}]" in note and "own 2.0e-04" in note
+
+
+def test_a_difference_that_is_nothing_beside_a_floor_of_nothing(tmp_path: Path) -> None:
+    config = measured(tmp_path)
+    cached_in_fp8(config, "bf16", 1e-12, kv="fp32")
+    for kl, reads in ((2e-6, True), (2e-5, False)):
+        cached_in_fp8(config, "w8a8", kl)
+        assert compare(config)["variants"]["w8a8"]["kv"]["prefill_reads_cache"] is reads
+
+
+def test_a_baseline_whose_cache_is_quantized_is_no_floor(tmp_path: Path) -> None:
+    config = measured(tmp_path)
+    cached_in_fp8(config, "bf16", 2e-4)
+    cached_in_fp8(config, "w8a8", 2e-4)
+    variants = compare(config)["variants"]
+    assert variants["w8a8"]["kv"]["prefill_reads_cache"] is None
+    assert variants["gptq"]["kv"] is None

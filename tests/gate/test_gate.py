@@ -11,7 +11,7 @@ from qpipe.config import Config
 from qpipe.errors import GateError, MissingInput
 from qpipe.gate import RULES, enforce, gate
 from qpipe.records import read_json, write_json
-from tests.records_fixture import measured, samples, write_samples
+from tests.records_fixture import cached_in_fp8, measured, samples, write_samples
 
 
 def judged(root: Path, questions: int = 40, **policy: Any) -> tuple[Config, dict[str, Any]]:
@@ -251,3 +251,43 @@ def test_failing_at_one_length_only(tmp_path: Path, decides: bool, lost: int, ve
     assert all(
         "at 8k tokens -0.300" in text and "worse than the margin 0.1" in text for text in told
     )
+
+
+NEVER_ASKED = "its KV cache is quantized and no long-context question was asked"
+NEVER_ANSWERED = "only decode reads its quantized KV cache, and no long-context answer was written"
+UNSEEN = "KL on prompts does not exercise its quantized KV cache, which only decode reads"
+
+
+@pytest.mark.parametrize(
+    ("asked", "kl", "decides", "reasons"),
+    [
+        (None, 2e-4, False, [NEVER_ASKED]),
+        ("math", 2e-4, False, []),
+        ("low-resource", 2e-4, False, []),  # judged by likelihood: prefill reads the cache too
+        ("low-resource", 8e-3, True, [NEVER_ANSWERED]),
+        ("math", 8e-3, False, [UNSEEN]),
+        ("math", 8e-3, True, []),
+    ],
+)
+def test_a_quantized_cache_is_judged_on_long_texts(
+    tmp_path: Path, asked: str | None, kl: float, decides: bool, reasons: list[str]
+) -> None:
+    policy: dict[str, Any] = {"accuracy_margin": 0.5} if decides else {}
+    config = measured(tmp_path, **policy)
+    for name in ("bf16", "w8a8"):
+        rows = samples("bf16", 40)
+        tags = rows["tags"].mask(rows["category"].eq(asked or ""), "tokens:8k")
+        write_samples(config.workspace, name, rows.assign(tags=tags))
+    cached_in_fp8(config, "w8a8", kl)
+    compare(config)
+    verdicts = gate(config)["verdicts"]
+    entry = verdicts["w8a8"]
+    assert entry["verdict"] == ("INCONCLUSIVE" if reasons else "GO")
+    said = [text for text in entry["reasons"] if text in (NEVER_ASKED, NEVER_ANSWERED, UNSEEN)]
+    assert said == reasons
+    assert ("Long context" in (entry["next"] or "")) == (
+        reasons in ([NEVER_ASKED], [NEVER_ANSWERED])
+    )
+    # Where answers decide, it is still told that KL says nothing of the cache.
+    assert (UNSEEN in entry["notes"]) == (kl == 8e-3 and decides)
+    assert not set(verdicts["gptq"]["reasons"]) & {NEVER_ASKED, NEVER_ANSWERED, UNSEEN}
