@@ -46,12 +46,14 @@ def field_table(by_task: Mapping[str, list[dict[str, Any]]], cell: Cell) -> dict
     if cell.metric != "score":
         return {}
     asked = [
-        (Row.model_validate_json(sample["doc"]["row"]), sample["resps"][0][0])
+        (json.loads(sample["doc"]["row"]), sample["resps"][0][0])
         for samples in by_task.values()
         for sample in samples
     ]
     return field_summary(
-        field_counts(row, answer) for row, answer in asked if row.scorer == "json_fields"
+        field_counts(Row.model_validate(row), answer)
+        for row, answer in asked
+        if row["scorer"] == "json_fields"
     )
 
 
