@@ -6,6 +6,7 @@ import json
 import struct
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import yaml
@@ -108,6 +109,28 @@ def write_checkpoint(folder: Path, shapes: dict[str, tuple[int, ...]] = SHAPES) 
     (folder / "tokenizer.json").write_text("{}")
     write_safetensors(folder / "model.safetensors", shapes)
     return folder
+
+
+class ByteTokenizer:
+    """One token a byte, after a BOS where ``adds_bos``; in place of a loaded one."""
+
+    bos_token_id = 0
+
+    def __init__(self, adds_bos: bool = False) -> None:
+        self.lead = [self.bos_token_id] if adds_bos else []
+
+    def __call__(self, text: str, add_special_tokens: bool = True) -> dict[str, list[int]]:
+        return {"input_ids": [*(self.lead if add_special_tokens else []), *text.encode()]}
+
+    def apply_chat_template(self, conversation: list[dict[str, str]], **_: object) -> str:
+        return "\0" + "".join(f"<{turn['role']}>{turn['content']}" for turn in conversation)
+
+
+def stand_in_for_transformers(tokenizer: ByteTokenizer) -> SimpleNamespace:
+    """A module whose ``AutoTokenizer`` always loads ``tokenizer``."""
+    return SimpleNamespace(
+        AutoTokenizer=SimpleNamespace(from_pretrained=lambda *_, **__: tokenizer)
+    )
 
 
 def write_model(workspace: Workspace, name: str = "bf16") -> None:

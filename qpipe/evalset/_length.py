@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qpipe.config import BusinessSuite, Config
-from qpipe.errors import ConfigError, Fault
+from qpipe.errors import ConfigError, Fault, InvalidMeasurement
 
 if TYPE_CHECKING:
     from qpipe.evaluation import Placed, Row
@@ -24,6 +24,7 @@ def length_faults(
 
     Without a tokenizer in ``out/model`` there is nothing to count with, and no fault.
     """
+    from qpipe.evaluation import Bos
     from qpipe.model import has_chat_template
     from qpipe.serving import context_tokens
 
@@ -51,12 +52,15 @@ def length_faults(
         return
     contexts = {name: context_tokens(config, name) for name in config.release.names}
     shortest = min(contexts.values())
-    lead = _lead(tokenizer)
+    bos = Bos.of(tokenizer)
     texts = [text for _, text in prompts]
     encoded = tokenizer(texts, add_special_tokens=False, verbose=False)["input_ids"]
     for (one, _), ids in zip(prompts, encoded, strict=True):
-        # A rendered chat may bring the BOS that the tokenizer would set before a plain text.
-        prompt = len(ids) + (ids[: len(lead)] != lead)
+        try:
+            prompt = len(bos.begin(ids, suite.chat))
+        except InvalidMeasurement as error:
+            yield Fault(one.at, one.key, error.message, str(error.mend))
+            continue
         answer = _answer_tokens(one.row, suite, tokenizer)
         if prompt + answer > shortest:
             short = [name for name, tokens in contexts.items() if tokens < prompt + answer]
@@ -117,12 +121,6 @@ def _answer_tokens(row: Row, suite: BusinessSuite, tokenizer: Any) -> int:
     # A likelihood is asked with one token to generate.
     choices = tokenizer(row.choices, add_special_tokens=False)["input_ids"]
     return max(len(ids) for ids in choices) + 1
-
-
-def _lead(tokenizer: Any) -> list[int]:
-    """What the tokenizer sets before a text: BOS or nothing."""
-    bos = tokenizer.bos_token_id
-    return [bos] if bos is not None and tokenizer("a")["input_ids"][:1] == [bos] else []
 
 
 def _has_tokenizer(config: Config) -> bool:

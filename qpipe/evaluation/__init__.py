@@ -2,7 +2,7 @@
 
 from qpipe.evaluation._own import OwnScorers, load_scorers
 from qpipe.evaluation._plan import plan_suites
-from qpipe.evaluation._prompts import render
+from qpipe.evaluation._prompts import Bos, render
 from qpipe.evaluation._rows import Message, Placed, Row, load_business, read_business
 from qpipe.evaluation._run import import_lm_eval, run_suites
 from qpipe.evaluation._scorers import (
@@ -17,6 +17,7 @@ from qpipe.evaluation._text import normalise, words
 
 __all__ = [
     "SCORERS",
+    "Bos",
     "FieldCount",
     "Message",
     "OwnScorers",

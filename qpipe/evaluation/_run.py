@@ -116,10 +116,11 @@ def run_suites(
                         trust_remote_code=config.release.model.trust_remote_code,
                     )
                 asked = config.workspace.cache / "requests" / f"{key}.db"
-                with answered(model, asked) as lm:
+                with answered(model, asked, cell.chat) as lm:
                     before = tokens()
                     result = _evaluate(lm, cell, evaluation.seed, log)
                     result.record["exercises"] = tokens().since(before)
+                result.record["bos"] = model.bos_record()
             store_cell(folder, result)
             asked.unlink(missing_ok=True)
         results.append((cell, result, cached))

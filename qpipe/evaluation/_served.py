@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import sqlite3
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from operator import itemgetter
@@ -18,8 +19,8 @@ from lm_eval.api.registry import register_model
 from lm_eval.models.openai_completions import LocalCompletionsAPI
 from tenacity import AsyncRetrying, stop_after_attempt, wait_exponential
 
-from qpipe.errors import EngineError, InvalidMeasurement
-from qpipe.evaluation._prompts import render
+from qpipe.errors import EngineError
+from qpipe.evaluation._prompts import Bos, render
 
 __all__ = ["Answer", "LogProb", "ServedModel", "served_model"]
 
@@ -53,28 +54,33 @@ class ServedModel(LocalCompletionsAPI):  # type: ignore[misc]
     def __init__(self, *, backwards: bool = False, **arguments: Any) -> None:
         super().__init__(tokenizer_backend="huggingface", tokenized_requests=True, **arguments)
         self._backwards = backwards
-        self._bos: int | None = self.tokenizer.bos_token_id
-        self._adds_bos = self._bos is not None and self.tokenizer("a").input_ids[0] == self._bos
+        self.bos = Bos.of(self.tokenizer)
+        self.chat = False
+        """Whether prompts are rendered chats."""
+        self.sent: Counter[bool] = Counter()
+        """Requests, by whether BOS begins their prompt."""
 
     def tok_encode(self, string: Any, left_truncate_len: int | None = None, **_: Any) -> Any:
-        """Token ids with exactly the BOS the tokenizer's own template gives."""
+        """Token ids with exactly the BOS the tokenizer's own templates give."""
         encoded = self.tokenizer(
             string, add_special_tokens=False, return_attention_mask=False
         ).input_ids
         if isinstance(string, str):
-            return self._with_bos(encoded)
-        return [self._with_bos(ids) for ids in encoded]
+            return self.bos.begin(encoded, self.chat)
+        return [self.bos.begin(ids, self.chat) for ids in encoded]
 
-    def _with_bos(self, ids: list[int]) -> list[int]:
-        # A rendered chat brings its own BOS; a plain prompt gets what the tokenizer would add.
-        if self._adds_bos and ids[:1] != [self._bos]:
-            ids = [self._bos, *ids]  # type: ignore[list-item]
-        if self._bos is not None and ids[:2] == [self._bos, self._bos]:
-            raise InvalidMeasurement(
-                "a prompt starts with two BOS tokens",
-                mend="take the BOS out of the rows or out of the chat template",
-            )
-        return ids
+    def _create_payload(self, messages: list[list[int]], **settings: Any) -> dict[str, Any]:
+        """The request's body; every prompt passes here on its way to the engine."""
+        for prompt in messages:
+            self.bos.check(prompt, self.chat)
+            self.sent[self.bos.begins(prompt)] += 1
+        body: dict[str, Any] = super()._create_payload(messages, **settings)
+        return body
+
+    def bos_record(self) -> dict[str, Any]:
+        """The BOS token's ids, and the share of requests that it began (``None`` without any)."""
+        count = self.sent.total()
+        return {"ids": list(self.bos.ids), "share": self.sent[True] / count if count else None}
 
     def apply_chat_template(
         self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True
@@ -209,11 +215,14 @@ def _answer(choice: dict[str, Any], usage: dict[str, Any]) -> Answer:
 
 
 @contextmanager
-def answered(model: ServedModel, path: Path) -> Iterator[CachingLM]:
+def answered(model: ServedModel, path: Path, chat: bool) -> Iterator[CachingLM]:
     """``model`` with its answers kept in ``path`` as they come, and not asked for again.
 
-    A file serves one cell: lm-eval leaves the model out of its keys.
+    A file serves one cell, whose prompts are rendered chats or none are: lm-eval leaves the model
+    out of its keys.
     """
+    model.chat = chat
+    model.sent.clear()
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         lm = CachingLM(model, str(path))

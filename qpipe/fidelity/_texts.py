@@ -11,6 +11,7 @@ import pandas as pd
 
 from qpipe.config import Config, Fidelity
 from qpipe.errors import ConfigError, Fault
+from qpipe.evaluation import Bos
 from qpipe.records import digest, read_table
 
 __all__ = [
@@ -71,6 +72,7 @@ def held_out_texts(config: Config, variant: str) -> pd.DataFrame:
         MissingInput: the baseline was not measured.
         ConfigError: a held-out file is empty, all of them are too short for ``long_tokens``, or the
             texts changed since the baseline's run.
+        InvalidMeasurement: a text would begin with BOS twice.
     """
     from transformers import AutoTokenizer
 
@@ -79,9 +81,10 @@ def held_out_texts(config: Config, variant: str) -> pd.DataFrame:
     tokenizer = AutoTokenizer.from_pretrained(
         workspace.model, trust_remote_code=config.release.model.trust_remote_code
     )
+    bos = Bos.of(tokenizer)
 
     def encode(text: str) -> list[int]:
-        return [int(token) for token in tokenizer(text)["input_ids"]]
+        return bos.begin(tokenizer(text, add_special_tokens=False)["input_ids"], chat=False)
 
     rows = [
         _held_out(category, encode(text)[: settings.max_tokens], 0)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from qpipe.config import BusinessSuite, Config
-from qpipe.evaluation import Row, Scorer, load_business, load_scorers, render, score
+from qpipe.evaluation import Bos, Row, Scorer, load_business, load_scorers, render, score
 from qpipe.records import digest, write_json
 from qpipe.serving import Client, Completion
 from qpipe.stability._degenerate import KINDS, Sample, degenerate_kinds
@@ -95,6 +95,7 @@ def measure_stability(
 def _questions(
     config: Config, tokenizer: Any, scorers: Mapping[str, Mapping[str, Scorer]]
 ) -> Iterator[_Question]:
+    bos = Bos.of(tokenizer)
     for name, suite in config.suites.items():
         if not isinstance(suite, BusinessSuite):
             continue
@@ -107,8 +108,8 @@ def _questions(
             ]
             for row in answered[: config.release.stability.questions]:
                 prompt = render(tokenizer, row.conversation) if suite.chat else row.text
-                # A rendered chat brings its own special tokens.
-                ids = tokenizer(prompt, add_special_tokens=not suite.chat)["input_ids"]
+                own = tokenizer(prompt, add_special_tokens=False)["input_ids"]
+                ids = bos.begin(own, suite.chat)
                 yield _Question(name, row, prompt, ids, row.max_tokens or suite.max_tokens)
 
 

@@ -20,27 +20,36 @@ TEMPLATE = (
 )
 
 
-@pytest.fixture(scope="session")
-def tokenizer_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One token a byte, BOS added, with a chat template that brings its own BOS."""
+def write_tokenizer(
+    folder: Path, *, before: tuple[str, ...] = ("<s>",), template: str | None = TEMPLATE
+) -> Path:
+    """One token a byte, after the special tokens ``before``; ``<s>`` is the BOS."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
     from transformers import PreTrainedTokenizerFast
 
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
-    vocabulary = {token: index for index, token in enumerate(["<s>", "</s>", *letters])}
+    tokens = ["<s>", "</s>", *letters, "<mask>"]
+    vocabulary = {token: index for index, token in enumerate(tokens)}
     core = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
     core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     core.decoder = decoders.ByteLevel()
-    core.post_processor = processors.TemplateProcessing(
-        single="<s> $A", special_tokens=[("<s>", 0)]
-    )
+    if before:
+        special = [(token, vocabulary[token]) for token in before]
+        single = " ".join([*before, "$A"])
+        core.post_processor = processors.TemplateProcessing(single=single, special_tokens=special)
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=core, bos_token="<s>", eos_token="</s>", pad_token="</s>"
     )
-    tokenizer.chat_template = TEMPLATE
-    folder = tmp_path_factory.mktemp("tokenizer")
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<mask>"]})
+    tokenizer.chat_template = template
     tokenizer.save_pretrained(folder)
     return folder
+
+
+@pytest.fixture(scope="session")
+def tokenizer_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One token a byte, BOS added, with a chat template that brings its own BOS."""
+    return write_tokenizer(tmp_path_factory.mktemp("tokenizer"))
 
 
 class FakeEngine:

@@ -26,6 +26,7 @@ from qpipe.evaluation import plan_suites, run_suites
 from qpipe.evaluation._sandbox import require_sandbox
 from qpipe.paths import Workspace
 from qpipe.records import read_json
+from tests.evaluation.conftest import TEMPLATE, write_tokenizer
 
 if TYPE_CHECKING:
     from tests.evaluation.conftest import FakeEngine
@@ -312,10 +313,55 @@ def test_an_engine_that_does_not_echo_is_refused(
         run(make_config(tmp_path, {"mine": business(False)}))
 
 
-def test_two_bos_tokens_are_refused(tmp_path: Path, run: Run) -> None:
+def test_two_bos_tokens_are_refused(tmp_path: Path, engine: FakeEngine, run: Run) -> None:
     write_rows(tmp_path, {**ROWS, "math": [{**ROWS["math"][0], "prompt": "<s><s>1 + 1 ="}]})
     with pytest.raises(InvalidMeasurement, match="two BOS"):
         run(make_config(tmp_path, {"mine": business(False)}))
+    assert not engine.requests
+
+
+TWICE, NONE = "{{ bos_token }}" + TEMPLATE, TEMPLATE.removeprefix("{{ bos_token }}")
+
+
+@pytest.mark.parametrize("before", [("<s>",), ()])
+@pytest.mark.parametrize("template", [None, TEMPLATE, NONE, TWICE])
+def test_bos_of_what_is_really_sent(
+    tmp_path: Path, engine: FakeEngine, run: Run, before: tuple[str, ...], template: str | None
+) -> None:
+    """Without a template, and with one that brings a BOS, none, and two."""
+    folder = write_tokenizer(tmp_path / "tokenizer", before=before, template=template)
+    write_rows(tmp_path, ROWS)
+    config = make_config(tmp_path, {"mine": business(template is not None)})
+    if template == TWICE:
+        with pytest.raises(InvalidMeasurement, match="two BOS"):
+            run(config, tokenizer_dir=folder)
+        assert not engine.requests
+        return
+    results = run(config, tokenizer_dir=folder)
+    wanted = bool(before) if template is None else template == TEMPLATE
+    bos = engine.tokenizer.bos_token_id
+    prompts = [body["prompt"][0] for body in engine.requests]
+    assert [ids[:1] == [bos] for ids in prompts] == [wanted] * len(prompts)
+    assert not [ids for ids in prompts if bos in ids[1:]]
+    assert {task: each["bos"] for task, each in results["tasks"].items()} == {
+        task: {"ids": [bos], "share": float(wanted)} for task in ("mine-math", "mine-sort")
+    }
+
+
+def test_bos_is_checked_on_the_ids_that_are_sent(
+    tmp_path: Path, engine: FakeEngine, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever lies between the tokenizer and the request may not lose it."""
+    monkeypatch.setattr("qpipe.evaluation._served._ATTEMPTS", 1)
+    from qpipe.evaluation._served import ServedModel
+
+    encode = ServedModel.tok_encode
+    cut = lambda *arguments, **more: [ids[1:] for ids in encode(*arguments, **more)]  # noqa: E731
+    monkeypatch.setattr(ServedModel, "tok_encode", cut)
+    write_rows(tmp_path, ROWS)
+    with pytest.raises(InvalidMeasurement, match="lacks the BOS"):
+        run(make_config(tmp_path, {"mine": business(False)}))
+    assert not engine.requests
 
 
 def test_faults_come_before_anything_runs(tmp_path: Path, engine: FakeEngine, run: Run) -> None:

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,12 @@ from qpipe.paths import Workspace
 from qpipe.records import read_json
 from qpipe.serving import Client, Tokens
 from qpipe.serving._client import PromptLogprobs
-from tests.workspace_fixture import silent, small_config
+from tests.workspace_fixture import (
+    ByteTokenizer,
+    silent,
+    small_config,
+    stand_in_for_transformers,
+)
 
 LIKELY, OTHER = np.log([0.7, 0.2]).tolist(), np.log([0.5, 0.3]).tolist()
 
@@ -61,12 +65,8 @@ BASELINE, VARIANT = FakeClient([1, 2], LIKELY), FakeClient([2, 1], OTHER)
 @pytest.fixture
 def config(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Config:
     """Held-out texts of two categories and a tokenizer of one token a byte."""
-
-    def tokenizer(text: str) -> dict[str, list[int]]:
-        return {"input_ids": list(text.encode())}
-
-    auto = SimpleNamespace(from_pretrained=lambda *_, **__: tokenizer)
-    monkeypatch.setitem(sys.modules, "transformers", SimpleNamespace(AutoTokenizer=auto))
+    loaded = stand_in_for_transformers(ByteTokenizer())
+    monkeypatch.setitem(sys.modules, "transformers", loaded)
     texts(workspace, "prose", "First text.\n\nSecond, longer text.\n\n\n\nThird.")
     texts(workspace, "code", "print(1)\n\nx\n\nFirst text.")
     return small_config(
@@ -295,3 +295,22 @@ def test_what_the_measurement_exercises(config: Config) -> None:
     assert record["exercises"]["requests"] == 2 * len(sizes)
     record = measured(config, "gptq", FakeClient([2, 1], OTHER))
     assert record["exercises"]["prefill_tokens"] == sum(sizes)
+
+
+@pytest.mark.parametrize("adds_bos", [False, True])
+def test_texts_begin_with_the_bos_that_the_tokenizer_gives(
+    config: Config, monkeypatch: pytest.MonkeyPatch, adds_bos: bool
+) -> None:
+    loaded = stand_in_for_transformers(ByteTokenizer(adds_bos))
+    monkeypatch.setitem(sys.modules, "transformers", loaded)
+    texts(config.workspace, "code", "\0BOS of its own\n\nprint(1)")
+    texts(config.workspace, "prose", "Some text.")
+    client = FakeClient([1, 2], LIKELY)
+    measured(config, "bf16", client)
+    bos = ByteTokenizer.bos_token_id
+    own = {bytes(text[text[0] == bos :]).decode(): text[0] == bos for text in client.texts}
+    assert own == {"BOS of its ": True, "print(1)": adds_bos, "Some text.": adds_bos}
+    assert not any(bos in text[1:] for text in client.texts)
+    texts(config.workspace, "code", "\0\0Twice")
+    with pytest.raises(InvalidMeasurement, match="two BOS"):
+        measured(config, "bf16", client)

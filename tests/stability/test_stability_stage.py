@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +12,12 @@ from qpipe.paths import Workspace
 from qpipe.records import read_json
 from qpipe.serving import Client, Completion, Tokens
 from qpipe.stability import measure_stability
-from tests.workspace_fixture import silent, small_config
+from tests.workspace_fixture import (
+    ByteTokenizer,
+    silent,
+    small_config,
+    stand_in_for_transformers,
+)
 
 ROWS = [
     {"id": f"m{index}", "category": "math", "prompt": f"{index} + 1 =", "reference": index + 1}
@@ -36,8 +40,9 @@ class Sampler(Client):
         return Tokens(100 + 7 * count, 21 * count, 12 * count, 4 * count)
 
     def sample(self, prompt: list[int], max_tokens: int, count: int, **more: Any) -> Any:
-        self.asked.append({"prompt": bytes(prompt).decode(), "max_tokens": max_tokens, **more})
-        right = str(int(bytes(prompt).split()[0]) + 1)
+        text = bytes(prompt).decode()
+        self.asked.append({"prompt": text, "max_tokens": max_tokens, **more})
+        right = str(int("".join(filter(str.isdigit, text.split()[0]))) + 1)
         texts = [right, *["no idea"] * (count - 1)]
         reasons = ["stop"] * (count - 1) + ["length"]
         return [Completion(text, reason) for text, reason in zip(texts, reasons, strict=True)]
@@ -45,20 +50,17 @@ class Sampler(Client):
 
 @pytest.fixture
 def suite(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Path:
-    def tokenizer(text: str, add_special_tokens: bool = True) -> dict[str, list[int]]:
-        return {"input_ids": list(text.encode())}
-
-    auto = SimpleNamespace(from_pretrained=lambda *_, **__: tokenizer)
-    monkeypatch.setitem(sys.modules, "transformers", SimpleNamespace(AutoTokenizer=auto))
+    loaded = stand_in_for_transformers(ByteTokenizer())
+    monkeypatch.setitem(sys.modules, "transformers", loaded)
     path = workspace.root / "mine.yaml"
     lines = "\n".join(json.dumps(row) for row in ROWS)
     (workspace.root / "math.jsonl").write_text(lines, encoding="utf-8")
     return path
 
 
-def config(workspace: Workspace, suite: Path, **settings: Any) -> Config:
+def config(workspace: Workspace, suite: Path, chat: bool = False, **settings: Any) -> Config:
     made = small_config(workspace, stability=settings)
-    mine = BusinessSuite(kind="business", files={"math": "math.jsonl"}, chat=False, max_tokens=9)
+    mine = BusinessSuite(kind="business", files={"math": "math.jsonl"}, chat=chat, max_tokens=9)
     return Config(workspace, made.release, made.schemes, {"mine": mine}, {"mine": suite})
 
 
@@ -98,3 +100,25 @@ def test_off_by_default(workspace: Workspace, suite: Path) -> None:
     record = measure_stability(config(workspace, suite), "gptq", client, suite, {}, silent)
     assert record["questions"] == [] and client.asked == []
     assert workspace.stability("gptq").exists()
+
+
+@pytest.mark.parametrize(("adds_bos", "chat", "begins"), [
+    (False, False, "0 + 1 ="),
+    (True, False, "\0" + "0 + 1 ="),
+    (False, True, "\0<user>0 + 1 ="),
+    (True, True, "\0<user>0 + 1 ="),
+])  # fmt: skip
+def test_prompts_begin_with_the_bos_of_the_tokenizers_own_template(
+    workspace: Workspace,
+    suite: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    adds_bos: bool,
+    chat: bool,
+    begins: str,
+) -> None:
+    loaded = stand_in_for_transformers(ByteTokenizer(adds_bos))
+    monkeypatch.setitem(sys.modules, "transformers", loaded)
+    client = Sampler()
+    made = config(workspace, suite, chat, questions=1, samples=2)
+    measure_stability(made, "gptq", client, suite, {}, silent)
+    assert client.asked[0]["prompt"] == begins
