@@ -204,6 +204,7 @@ def samples(name: str, questions: int) -> pd.DataFrame:
                     "target_hash": digest("target", index),
                     "level": 1,
                     "response": "x",
+                    "empty": None if category == "low-resource" else False,
                     "score": 0.0 if broken else right,
                     "finish_reason": _reason(category, index),
                     "prompt_tokens": 100,

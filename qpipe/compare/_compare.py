@@ -162,11 +162,13 @@ def _variant_part(
     rows = own.samples()
     pairing = pair(baseline_rows, rows, own.name)
     kv = kv_part(own.fidelity, base.fidelity)
+    by_category = _categories(pairing)
     return {
         **own.identity(),
         "mismatches": [*_mismatches(own, base), *_missing(pairing)],
         "notes": [
             *_notes(pairing),
+            *_empty(by_category),
             *_inside_the_noise(own.fidelity, noise["fidelity"]),
             *kv_notes(kv),
         ],
@@ -175,7 +177,7 @@ def _variant_part(
         "unpaired_variant": pairing.unpaired_variant,
         "categories_missing": pairing.missing,
         **_against_noise({"overall": overall(pairing.rows, CONFIDENCE)}, noise["evaluation"]),
-        "categories": _against_noise(_categories(pairing), noise["evaluation"]),
+        "categories": _against_noise(by_category, noise["evaluation"]),
         "retrieval": retrieval_map(pairing.rows),
         "lengths": by_length(pairing.rows, CONFIDENCE),
         "long_context": long_context(pairing.rows),
@@ -222,6 +224,16 @@ def _notes(pairing: Pairing) -> list[str]:
         f"{pairing.unpaired_baseline} questions of the baseline and"
         f" {pairing.unpaired_variant} of the variant have no partner and are left out"
     ]
+
+
+def _empty(by_category: dict[str, dict[str, Any]]) -> list[str]:
+    """An empty answer scores like a wrong one and may have another cause."""
+    more = [
+        f"{category} {part['empty']} of {part['answers']} (baseline {part['empty_baseline']})"
+        for category, part in by_category.items()
+        if part["empty"] > part["empty_baseline"]
+    ]
+    return [f"more answers are empty than of the baseline: {', '.join(more)}"] if more else []
 
 
 def _noise(base: _Measured, rows: pd.DataFrame) -> dict[str, Any] | None:
@@ -285,6 +297,7 @@ def _baseline_part(rows: pd.DataFrame) -> dict[str, Any]:
                 "n": len(group),
                 "score": float(group["score"].mean()),
                 "truncated_share": _share(group["cut"]),
+                "empty": int(group["empty"].sum()),
             }
             for category, group in grouped
         },

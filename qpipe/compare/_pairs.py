@@ -22,7 +22,8 @@ class Pairing:
     """Rows asked of both, and how many were asked of one only."""
 
     rows: pd.DataFrame
-    """Columns ``category``, ``tags`` and ``cluster``; ``score``, ``cut`` and ``response`` of both,
+    """Columns ``category``, ``tags`` and ``cluster``; ``score``, ``cut``, ``empty`` and
+    ``response`` of both,
     the baseline's with ``_baseline``."""
     unpaired_baseline: int
     unpaired_variant: int
@@ -96,6 +97,7 @@ def _keyed(samples: pd.DataFrame) -> pd.DataFrame:
             _COPY: ordered.groupby(KEY).cumcount(),
             "score": ordered["score"].astype(float),
             "cut": cut_by_length(ordered),
+            "empty": ordered["empty"].astype("Float64"),
             "response": ordered["response"],
             "cluster": ordered["task"] + "/" + ordered["cluster"].fillna(ordered["doc_id"]),
         }
@@ -116,7 +118,7 @@ def _compared(rows: pd.DataFrame, confidence: float) -> dict[str, Any]:
         "right_to_wrong": score.losses,
         "wrong_to_right": score.wins,
         "wrong_to_other_wrong": _other_wrong(rows),
-        **_truncation(rows, confidence),
+        **_broken(rows, confidence),
     }
 
 
@@ -126,8 +128,11 @@ def _other_wrong(rows: pd.DataFrame) -> int:
     return int((alike & rows["response"].ne(rows["response_baseline"])).sum())
 
 
-def _truncation(rows: pd.DataFrame, confidence: float) -> dict[str, Any]:
-    """Over the questions both answered in text; ``None`` where likelihood judged all of them."""
+def _broken(rows: pd.DataFrame, confidence: float) -> dict[str, Any]:
+    """Answers cut by length, and empty ones, over the questions both answered in text.
+
+    Shares are ``None`` where likelihood judged all of them.
+    """
     answered = rows.dropna(subset=["cut_baseline", "cut"])
     cut = None if answered.empty else _paired(answered, "cut", confidence)
     return {
@@ -137,6 +142,8 @@ def _truncation(rows: pd.DataFrame, confidence: float) -> dict[str, Any]:
         "truncated_excess": cut and cut.delta,
         "truncated_excess_ci_low": cut and cut.ci_low,
         "truncated_excess_ci_high": cut and cut.ci_high,
+        "empty_baseline": int(answered["empty_baseline"].sum()),
+        "empty": int(answered["empty"].sum()),
     }
 
 

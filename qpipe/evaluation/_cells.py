@@ -25,12 +25,17 @@ COLUMNS = {
     "cluster": "string",
     "tags": "string",
     "response": "string",
+    "empty": "boolean",
     "score": "float64",
     "finish_reason": "string",
     "prompt_tokens": "Int64",
     "completion_tokens": "Int64",
 }
-"""Columns of ``samples.parquet`` and their types."""
+"""Columns of ``samples.parquet`` and their types.
+
+``empty`` says whether an answer is blank, ``finish_reason`` why it ended; both are missing where
+likelihood judges and nothing was generated.
+"""
 
 
 @dataclass(frozen=True)

@@ -93,6 +93,7 @@ def _response(sample: dict[str, Any], by_byte: bool) -> dict[str, Any]:
         answer: Any = answers[0]
         return {
             "response": str(answer),
+            "empty": not answer.strip(),
             "finish_reason": getattr(answer, "finish_reason", None),
             "prompt_tokens": getattr(answer, "prompt_tokens", None),
             "completion_tokens": getattr(answer, "completion_tokens", None),
@@ -103,6 +104,7 @@ def _response(sample: dict[str, Any], by_byte: bool) -> dict[str, Any]:
     best = max(range(len(texts)), key=lambda index: values[index] / sizes[index])
     return {
         "response": texts[best],
+        "empty": None,
         "finish_reason": None,
         "prompt_tokens": sum(value.prompt_tokens for value in values),
         "completion_tokens": None,

@@ -6,6 +6,7 @@ import random
 import time
 from collections.abc import Callable, Iterable
 from importlib.metadata import version
+from json import JSONDecodeError
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -165,7 +166,7 @@ def _evaluate(model: CachingLM, cell: Cell, seed: int, log: Path) -> Result:
             bootstrap_iters=0,
             confirm_run_unsafe_code=may_run_code(),
         )
-    except (aiohttp.ClientError, requests.RequestException, OSError) as error:
+    except (aiohttp.ClientError, requests.RequestException, JSONDecodeError, OSError) as error:
         reason = str(error) or type(error).__name__
         raise EngineError(
             f"a request of '{cell.task}' failed: {reason}",
@@ -179,6 +180,7 @@ def _evaluate(model: CachingLM, cell: Cell, seed: int, log: Path) -> Result:
         "n": len(samples),
         "metric": metric,
         "score": float(samples["score"].mean()),
+        "empty": int(samples["empty"].sum()),
         "data_hash": cell.data_hash,
         "seconds": round(seconds, 3),
         "fields": field_table(outcome["samples"], cell),
@@ -206,6 +208,7 @@ def _write(
                 "n": len(rows),
                 "score": float(rows["score"].mean()),
                 "truncated_share": _truncated_share(rows),
+                "empty": int(rows["empty"].sum()),
             }
             for category, rows in samples.groupby("category", sort=False)
         },

@@ -8,7 +8,6 @@ import sqlite3
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,9 @@ __all__ = ["Answer", "LogProb", "ServedModel", "served_model"]
 _NO_LIMIT = 1 << 30
 _ATTEMPTS = 3
 _TIMEOUT_S = 600
+# How an answer ends that the model ended, or the limit of its length.
+_ENDS = ("stop", "length")
+_MALFORMED = (KeyError, TypeError, ValueError, AttributeError)
 
 
 class Answer(str):
@@ -153,12 +155,8 @@ class ServedModel(LocalCompletionsAPI):  # type: ignore[misc]
     def parse_generations(outputs: Any, **_: Any) -> list[Answer]:
         """The texts of a response, each with its finish reason and token counts."""
         try:
-            return [
-                _answer(choice, output.get("usage") or {})
-                for output in _listed(outputs)
-                for choice in sorted(output["choices"], key=itemgetter("index"))
-            ]
-        except (KeyError, TypeError, AttributeError) as error:
+            return [_answer(choice, usage) for choice, usage in _choices(outputs)]
+        except _MALFORMED as error:
             raise _malformed(outputs) from error
 
     @staticmethod
@@ -171,13 +169,9 @@ class ServedModel(LocalCompletionsAPI):  # type: ignore[misc]
         """Log-likelihoods of the continuations in a response."""
         tokens = tokens or []
         try:
+            scored = [len(choice["logprobs"]["token_logprobs"]) for choice, _ in _choices(outputs)]
             pairs = LocalCompletionsAPI.parse_logprobs(outputs, tokens=tokens, ctxlens=ctxlens)
-            scored = [
-                len(choice["logprobs"]["token_logprobs"])
-                for output in _listed(outputs)
-                for choice in sorted(output["choices"], key=itemgetter("index"))
-            ]
-        except (KeyError, TypeError, ValueError) as error:
+        except _MALFORMED as error:
             raise _malformed(outputs) from error
         results = []
         for (value, greedy), sent, count in zip(pairs, tokens, scored, strict=True):
@@ -200,15 +194,27 @@ def _malformed(outputs: Any) -> EngineError:
     )
 
 
-def _listed(outputs: Any) -> list[Any]:
-    return outputs if isinstance(outputs, list) else [outputs]
+def _choices(outputs: Any) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """The one choice of each response, and what the response says of its tokens.
+
+    lm-eval takes what comes: an answer less would give all later ones to other questions, and what
+    the engine broke off would be judged as if the model had said it.
+    """
+    for output in outputs if isinstance(outputs, list) else [outputs]:
+        (choice,) = output["choices"]
+        if choice["finish_reason"] not in _ENDS:
+            raise EngineError(
+                f"the engine broke an answer off: its finish_reason is {choice['finish_reason']!r}",
+                mend="see the engine's log",
+            )
+        yield choice, output.get("usage") or {}
 
 
 def _answer(choice: dict[str, Any], usage: dict[str, Any]) -> Answer:
-    if choice["text"] is None:
+    if not isinstance(choice["text"], str):
         raise TypeError("no text")
     answer = Answer(choice["text"])
-    answer.finish_reason = choice.get("finish_reason")
+    answer.finish_reason = choice["finish_reason"]
     answer.prompt_tokens = usage.get("prompt_tokens")
     answer.completion_tokens = usage.get("completion_tokens")
     return answer

@@ -417,3 +417,19 @@ def test_a_baseline_whose_cache_is_quantized_is_no_floor(tmp_path: Path) -> None
     variants = compare(config)["variants"]
     assert variants["w8a8"]["kv"]["prefill_reads_cache"] is None
     assert variants["gptq"]["kv"] is None
+
+
+def test_empty_answers_are_told_where_they_are_more_than_the_baselines(tmp_path: Path) -> None:
+    config = measured(tmp_path)
+    for name, count in (("bf16", 1), ("gptq", 3), ("w8a8", 1)):
+        rows = samples(name, 40)
+        blank = rows["category"].eq("math") & rows["doc_id"].astype(int).lt(count)
+        rows["empty"] = rows["empty"].where(~blank, True)
+        write_samples(config.workspace, name, rows)
+    record = compare(config)
+    math = record["variants"]["gptq"]["categories"]["math"]
+    assert (math["answers"], math["empty"], math["empty_baseline"]) == (40, 3, 1)
+    assert record["baseline"]["categories"]["math"]["empty"] == 1
+    told = "more answers are empty than of the baseline: math 3 of 40 (baseline 1)"
+    assert told in record["variants"]["gptq"]["notes"]
+    assert not any("empty" in note for note in record["variants"]["w8a8"]["notes"])

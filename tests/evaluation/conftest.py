@@ -56,6 +56,7 @@ class FakeEngine:
     """``/v1/completions`` over the byte tokenizer.
 
     ``answer`` maps a prompt to (text, finish reason); ``likes`` says which echoed texts are likely.
+    ``spoil`` may change a response or give other bytes in its place; ``None`` hangs up.
     """
 
     def __init__(self, tokenizer_dir: Path) -> None:
@@ -65,7 +66,8 @@ class FakeEngine:
         self.answer: Callable[[str], tuple[str, str]] = lambda prompt: ("?", "stop")
         self.likes: Callable[[str], bool] = lambda text: False
         self.fails: Callable[[str], bool] = lambda text: False
-        self.echo_short = False
+        self.spoil: Callable[[str, dict[str, Any]], dict[str, Any] | bytes | None]
+        self.spoil = lambda prompt, reply: reply
         self.served = Tokens(0, 0, 0, 0)
         self._counting = threading.Lock()
         self.requests: list[dict[str, Any]] = []
@@ -76,7 +78,11 @@ class FakeEngine:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 engine.requests.append(body)
                 status, reply = engine.reply(body)
-                data = json.dumps(reply).encode()
+                spoilt = engine.spoil(engine.text(body), reply)
+                if spoilt is None:
+                    self.close_connection = True
+                    return
+                data = spoilt if isinstance(spoilt, bytes) else json.dumps(spoilt).encode()
                 self.send_response(status)
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(data)))
@@ -103,17 +109,22 @@ class FakeEngine:
             prefilled, decoded = old.prefill_tokens + len(prompt), old.decode_tokens + answer - 1
             self.served = Tokens(prefilled, 0, decoded, old.requests + 1)
 
+    def text(self, body: dict[str, Any]) -> str:
+        """The prompt of a request."""
+        (ids,) = body["prompt"]
+        return str(self.tokenizer.decode(ids, skip_special_tokens=True))
+
     def reply(self, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         (ids,) = body["prompt"]
-        text = self.tokenizer.decode(ids, skip_special_tokens=True)
+        text = self.text(body)
         if self.fails(text):
             return 400, {"error": "the prompt is too long"}
         if body.get("echo"):
             self._count(ids, 1)
             value = -0.1 if self.likes(text) else -1.0
-            count = len(ids) + (0 if self.echo_short else 1)
-            values = [None] + [value] * (count - 1)
-            tops = [None] + [{"x": value}] * (count - 1)
+            # One token is generated beyond those that are echoed.
+            values = [None] + [value] * len(ids)
+            tops = [None] + [{"x": value}] * len(ids)
             choice = {
                 "index": 0,
                 "text": text,

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -59,7 +60,7 @@ def make_config(root: Path, suites: dict[str, Suite], **evaluation: Any) -> Conf
         name="test",
         model=ModelSource(source="path:model"),
         variants={"some": Variant(scheme="any")},
-        evaluation=Evaluation(suites=list(suites), concurrency=4, **evaluation),
+        evaluation=Evaluation(suites=list(suites), **{"concurrency": 4, **evaluation}),
         gate=Gate(),
     )
     files = {name: root / f"{name}.yaml" for name in suites}
@@ -100,8 +101,9 @@ def test_business_suite(tmp_path: Path, engine: FakeEngine, run: Run, chat: bool
 
     out = tmp_path / "out" / "eval" / "bf16"
     assert read_json(out / "results.json", "x") == results
-    assert results["categories"]["math"] == {"n": 2, "score": 0.5, "truncated_share": 0.5}
-    assert results["categories"]["sort"] == {"n": 2, "score": 0.5, "truncated_share": 1.0}
+    part = {"n": 2, "score": 0.5, "empty": 0}
+    assert results["categories"]["math"] == {**part, "truncated_share": 0.5}
+    assert results["categories"]["sort"] == {**part, "truncated_share": 1.0}
     task = results["tasks"]["mine-math"]
     assert (task["suite"], task["category"], task["n"], task["score"]) == ("mine", "math", 2, 0.5)
     assert not task["cached"] and task["seconds"] > 0 and len(task["data_hash"]) == 64
@@ -303,14 +305,98 @@ def test_answers_of_a_killed_cell_are_kept(
     assert not list((tmp_path / ".qpipe" / "cache" / "requests").glob("*.db"))
 
 
-def test_an_engine_that_does_not_echo_is_refused(
-    tmp_path: Path, engine: FakeEngine, run: Run, monkeypatch: pytest.MonkeyPatch
+def choice(reply: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = reply["choices"][0]
+    return found
+
+
+def spoil_logprobs(reply: dict[str, Any], change: Callable[[list[Any]], list[Any]]) -> None:
+    logprobs = choice(reply)["logprobs"]
+    logprobs["token_logprobs"] = change(logprobs["token_logprobs"])
+
+
+# What an engine may send in place of an answer → the error's words. A change is made in place.
+BROKEN: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
+    "nothing": (lambda reply: None, "a request of 'mine-.*' failed"),
+    "no JSON": (lambda reply: b"<html>", "a request of 'mine-.*' failed"),
+    "an error": (lambda reply: {"error": "x"}, "malformed"),
+    "no choice": (lambda reply: reply["choices"].clear(), "malformed"),
+    "two choices": (lambda reply: reply["choices"].append(choice(reply)), "malformed"),
+    "no end": (lambda reply: choice(reply).update(finish_reason=None), "reason is None"),
+    "aborted": (lambda reply: choice(reply).update(finish_reason="abort"), "reason is 'abort'"),
+    "failed": (lambda reply: choice(reply).update(finish_reason="error"), "reason is 'error'"),
+}
+NO_TEXT: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
+    "null text": (lambda reply: choice(reply).update(text=None), "malformed"),
+    "no text": (lambda reply: choice(reply).pop("text"), "malformed"),
+}
+NO_LOGPROBS: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
+    "no logprobs": (lambda reply: choice(reply).update(logprobs=None), "malformed"),
+    "null": (lambda r: spoil_logprobs(r, lambda values: [None] * len(values)), "malformed"),
+    "NaN": (lambda r: spoil_logprobs(r, lambda values: [*values[:-2], math.nan, -1]), "sum nan"),
+    "too few": (lambda r: spoil_logprobs(r, lambda values: values[:-1]), "the engine scored"),
+    "too many": (lambda r: spoil_logprobs(r, lambda values: [*values, -1]), "the engine scored"),
+}
+
+
+@pytest.mark.parametrize(
+    ("prompt", "name", "concurrency"),
+    [
+        *(("9 - 5 =", name, 4) for name in {**BROKEN, **NO_TEXT}),
+        *(("So bad! bad", name, 4) for name in {**BROKEN, **NO_LOGPROBS}),
+        *(("9 - 5 =", name, 1) for name in ("nothing", "no choice")),  # lm-eval has another way
+    ],
+)
+def test_no_answer_is_no_zero(
+    tmp_path: Path,
+    engine: FakeEngine,
+    run: Run,
+    monkeypatch: pytest.MonkeyPatch,
+    prompt: str,
+    name: str,
+    concurrency: int,
 ) -> None:
+    """What the engine does not answer ends the run; the answers before it are kept."""
     monkeypatch.setattr("qpipe.evaluation._served._ATTEMPTS", 1)
-    engine.echo_short = True
+    change, says = {**BROKEN, **NO_TEXT, **NO_LOGPROBS}[name]
+
+    def spoil(asked: str, reply: dict[str, Any]) -> Any:
+        if asked != prompt:
+            return reply
+        changed = change(reply)
+        return changed if name in ("nothing", "no JSON", "an error") else reply
+
+    engine.spoil = spoil
     write_rows(tmp_path, ROWS)
-    with pytest.raises(EngineError, match="scored"):
-        run(make_config(tmp_path, {"mine": business(False)}))
+    config = make_config(tmp_path, {"mine": business(False)}, concurrency=concurrency)
+    with pytest.raises(EngineError, match=says) as caught:
+        run(config)
+    assert caught.value.mend
+    assert not (tmp_path / "out" / "eval" / "bf16").exists()
+    engine.spoil = lambda asked, reply: reply
+    scores = {task: each["score"] for task, each in run(config)["tasks"].items()}
+    assert scores == {"mine-math": 0.5, "mine-sort": 0.5}
+
+
+def test_empty_answers_are_counted(tmp_path: Path, engine: FakeEngine, run: Run) -> None:
+    write_rows(tmp_path, ROWS)
+    engine.answer = lambda prompt: (
+        "" if "9" in prompt else " \n" if "1" in prompt else "?",
+        "stop",
+    )
+    results = run(make_config(tmp_path, {"mine": business(False)}))
+    assert {name: each["empty"] for name, each in results["tasks"].items()} == {
+        "mine-math": 2,
+        "mine-sort": 0,
+    }
+    assert {name: each["empty"] for name, each in results["categories"].items()} == {
+        "math": 2,
+        "sort": 0,
+    }
+    samples = pd.read_parquet(tmp_path / "out" / "eval" / "bf16" / "samples.parquet")
+    by_id = samples.set_index("doc_id")["empty"]
+    assert by_id["math-0"] and by_id["math-1"] and not by_id["sort-1"]
+    assert pd.isna(by_id["sort-0"]), "nothing was generated"
 
 
 def test_two_bos_tokens_are_refused(tmp_path: Path, engine: FakeEngine, run: Run) -> None:
@@ -412,7 +498,8 @@ def test_public_tasks_over_local_rows(tmp_path: Path, engine: FakeEngine, run: R
     engine.answer = lambda prompt: ("It is 1", "stop")
     config = make_config(tmp_path, {"p": local_suite(tmp_path)}, data_dir="data")
     results = run(config)
-    assert results["categories"]["knowledge"] == {"n": 2, "score": 0.5, "truncated_share": 0.0}
+    part = {"n": 2, "score": 0.5, "empty": 0}
+    assert results["categories"]["knowledge"] == {**part, "truncated_share": 0.0}
     assert results["tasks"]["gsm8k"]["n"] == 1
     assert results["tasks"]["gsm8k"]["score"] == 1.0
     assert results["tasks"]["gsm8k"]["metric"] == "exact_match,flexible-extract"
