@@ -23,8 +23,7 @@ class Pairing:
 
     rows: pd.DataFrame
     """Columns ``category``, ``tags`` and ``cluster``; ``score``, ``cut``, ``empty`` and
-    ``response`` of both,
-    the baseline's with ``_baseline``."""
+    ``response`` of both, the baseline's with ``_baseline``."""
     unpaired_baseline: int
     unpaired_variant: int
     missing: list[str]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from types import TracebackType
 from typing import Any
@@ -52,6 +54,24 @@ class Completion:
 
     text: str
     finish_reason: str | None
+
+
+@contextmanager
+def _well_formed() -> Iterator[None]:
+    """What cannot be read from an answer is the server's fault."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise EngineError(
+            f"the server's answer is malformed: {error!r}",
+            mend="see its log, and whether this version of it still speaks /v1/completions",
+        ) from error
+
+
+def _text(choice: dict[str, Any]) -> str:
+    if not isinstance(choice["text"], str):
+        raise TypeError("no text")
+    return choice["text"]
 
 
 class Client:
@@ -140,8 +160,9 @@ class Client:
     def complete(self, prompt: list[int], max_tokens: int) -> list[int]:
         """The token ids of a greedy completion."""
         body = {"prompt": prompt, "max_tokens": max_tokens, "temperature": 0}
-        answer = self._completion({**body, "return_token_ids": True})
-        return [int(token) for token in answer["choices"][0]["token_ids"]]
+        with _well_formed():
+            (choice,) = self._choices({**body, "return_token_ids": True})
+            return [int(token) for token in choice["token_ids"]]
 
     def sample(
         self,
@@ -158,8 +179,9 @@ class Client:
         """
         body = {"prompt": prompt, "max_tokens": max_tokens, "n": count}
         more = {"temperature": temperature, "stop": stop}
-        choices = self._completion({**body, **more})["choices"]
-        return [Completion(str(each["text"]), each["finish_reason"]) for each in choices]
+        with _well_formed():
+            choices = self._choices({**body, **more}, count)
+            return [Completion(_text(each), each["finish_reason"]) for each in choices]
 
     def decode(
         self, prompt: list[int], max_tokens: int, top_k: int
@@ -167,26 +189,37 @@ class Client:
         """A greedy answer of ``max_tokens`` in all, and the distribution behind each of them."""
         body = {"prompt": prompt, "max_tokens": max_tokens, "temperature": 0, "ignore_eos": True}
         more = {"logprobs": top_k, "return_tokens_as_token_ids": True, "return_token_ids": True}
-        choice = self._completion({**body, **more})["choices"][0]
-        tokens = [int(token) for token in choice["token_ids"]]
-        rows = [
-            {int(key.removeprefix("token_id:")): float(value) for key, value in row.items()}
-            for row in choice["logprobs"]["top_logprobs"]
-        ]
-        return tokens, _likeliest(tokens, rows, top_k)
+        with _well_formed():
+            (choice,) = self._choices({**body, **more})
+            tokens = [int(token) for token in choice["token_ids"]]
+            rows = [
+                {int(key.removeprefix("token_id:")): float(value) for key, value in row.items()}
+                for row in choice["logprobs"]["top_logprobs"]
+            ]
+            return tokens, _likeliest(tokens, rows, top_k)
 
     def prompt_logprobs(self, prompt: list[int], top_k: int) -> PromptLogprobs:
         """The model's distribution at each position of ``prompt``."""
         body = {"prompt": prompt, "max_tokens": 1, "temperature": 0, "prompt_logprobs": top_k}
-        rows = [
-            {int(key): float(value["logprob"]) for key, value in row.items()}
-            for row in self._completion(body)["choices"][0]["prompt_logprobs"][1:]
-        ]
-        return _likeliest(prompt[1:], rows, top_k)
+        with _well_formed():
+            (choice,) = self._choices(body)
+            rows = [
+                {int(key): float(value["logprob"]) for key, value in row.items()}
+                for row in choice["prompt_logprobs"][1:]
+            ]
+            return _likeliest(prompt[1:], rows, top_k)
 
-    def _completion(self, body: dict[str, Any]) -> dict[str, Any]:
-        answer: dict[str, Any] = self._post("/v1/completions", {"model": self.model, **body}).json()
-        return answer
+    def _choices(self, body: dict[str, Any], count: int = 1) -> list[dict[str, Any]]:
+        """The ``count`` choices of a completion; none was broken off by the server."""
+        answer = self._post("/v1/completions", {"model": self.model, **body}).json()
+        choices: list[dict[str, Any]] = answer["choices"]
+        if len(choices) != count:
+            raise ValueError(f"{len(choices)} of {count} choices")
+        for choice in choices:
+            if choice["finish_reason"] not in ("stop", "length"):
+                message = f"its finish_reason is {choice['finish_reason']!r}"
+                raise EngineError(f"the server broke an answer off: {message}", mend="see its log")
+        return choices
 
     def _get(self, path: str) -> httpx.Response:
         return self._request("GET", path, None)

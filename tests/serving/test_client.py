@@ -48,7 +48,12 @@ def replying(rows: list[Any], asked: list[dict[str, Any]] | None = None) -> Answ
     def answer(request: httpx.Request) -> httpx.Response:
         if asked is not None:
             asked.append(json.loads(request.content))
-        choice = {"text": " hi", "token_ids": [8, 9], "prompt_logprobs": rows}
+        choice = {
+            "text": " hi",
+            "token_ids": [8, 9],
+            "prompt_logprobs": rows,
+            "finish_reason": "stop",
+        }
         # As the engine writes it: Python's JSON, which has NaN and Infinity.
         return httpx.Response(200, content=json.dumps({"choices": [choice]}).encode())
 
@@ -161,3 +166,56 @@ def test_control_calls(serve: Callable[[Answer], Client]) -> None:
     wanted = [("POST", "/collective_rpc"), ("GET", "/version"), ("POST", "/reset_prefix_cache")]
     assert asked == wanted
     assert client.base_url == "http://127.0.0.1:1/v1"
+
+
+def sample(client: Client) -> Any:
+    return client.sample([1, 2], 4, 2, temperature=0.7, stop=[])
+
+
+def prompt_logprobs(client: Client) -> Any:
+    return client.prompt_logprobs([3, 5], 2)
+
+
+def complete(client: Client) -> Any:
+    return client.complete([1, 2], 4)
+
+
+SOUND = {"text": "a", "finish_reason": "length", "token_ids": [1], "prompt_logprobs": [None, row(_5=-1.0)]}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("ask", "choices", "says"),
+    [
+        *((ask, [], "malformed") for ask in (complete, prompt_logprobs, sample)),
+        *((ask, [{**SOUND, "finish_reason": "abort"}] * count, "is 'abort'")
+          for ask, count in ((complete, 1), (prompt_logprobs, 1), (sample, 2))),
+        (complete, [{**SOUND, "token_ids": None}], "malformed"),
+        (sample, [SOUND], "1 of 2 choices"),
+        (sample, [SOUND, {**SOUND, "text": None}], "malformed"),
+        (prompt_logprobs, [{**SOUND, "prompt_logprobs": None}], "malformed"),
+        (prompt_logprobs, [{**SOUND, "prompt_logprobs": [None]}], "malformed"),
+        (prompt_logprobs, [{**SOUND, "prompt_logprobs": [None, None]}], "malformed"),
+        (prompt_logprobs, [{**SOUND, "prompt_logprobs": [None, row(_4=-1.0)]}], "malformed"),
+    ],
+)  # fmt: skip
+def test_no_answer_is_an_error(
+    serve: Callable[[Answer], Client], ask: Callable[[Client], Any], choices: Any, says: str
+) -> None:
+    client = serve(lambda _: httpx.Response(200, json={"choices": choices}))
+    with pytest.raises(EngineError, match=says) as caught:
+        ask(client)
+    assert caught.value.mend
+
+
+def test_an_answer_that_is_no_json(serve: Callable[[Answer], Client]) -> None:
+    client = serve(lambda _: httpx.Response(200, text="<html>"))
+    with pytest.raises(EngineError, match="malformed"):
+        client.complete([1], 2)
+
+
+def test_sampled_completions(serve: Callable[[Answer], Client]) -> None:
+    client = serve(lambda _: httpx.Response(200, json={"choices": [SOUND, {**SOUND, "text": ""}]}))
+    assert [(each.text, each.finish_reason) for each in sample(client)] == [
+        ("a", "length"),
+        ("", "length"),
+    ]
