@@ -20,6 +20,7 @@ from qpipe.evaluation._plan import Cell, evaluation_log
 from qpipe.evaluation._questions import field_table, question_rows
 from qpipe.evaluation._quiet import quiet
 from qpipe.hardware import identity
+from qpipe.model import GENERATION_FILES, TEMPLATE_FILES, TOKENIZER_FILES
 from qpipe.records import SCHEMA_VERSION, digest, hash_file, staged_dir, write_json
 
 if TYPE_CHECKING:
@@ -29,9 +30,6 @@ if TYPE_CHECKING:
     from qpipe.serving import Tokens
 
 __all__ = ["import_lm_eval", "run_suites"]
-
-_TOKENIZER_FILES = ("tokenizer*", "chat_template*", "special_tokens_map.json", "vocab*", "merges*")
-_GENERATION = "generation_config.json"  # the engine's defaults where a request says nothing
 
 
 def import_lm_eval() -> None:
@@ -83,8 +81,9 @@ def run_suites(
     common = {
         "checkpoint": checkpoint_hash,
         "context": {**context, "hardware": identity(context.get("hardware") or {})},
-        "tokenizer": _hash_of(tokenizer_dir, *_TOKENIZER_FILES),
-        "generation": _hash_of(tokenizer_dir, _GENERATION),
+        "tokenizer": _hash_of(tokenizer_dir, *TOKENIZER_FILES, *TEMPLATE_FILES),
+        # The engine's defaults where a request says nothing.
+        "generation": _hash_of(tokenizer_dir, *GENERATION_FILES),
         "lm_eval": version("lm-eval"),
         # Prompts, requests and scores are made by this package: another code, another result.
         "code": digest([hash_file(path) for path in sorted(Path(__file__).parent.glob("*.py"))]),

@@ -1,6 +1,8 @@
 """The unquantized model: from its source to a BF16 checkpoint with a manifest."""
 
 from qpipe.model._checkpoint import (
+    TEMPLATE_FILES,
+    TOKENIZER_FILES,
     Linear,
     describe,
     has_chat_template,
@@ -9,9 +11,13 @@ from qpipe.model._checkpoint import (
     require_checkpoint,
     require_unchanged,
 )
+from qpipe.model._companions import GENERATION_FILES, require_companions
 from qpipe.model._stage import make_model
 
 __all__ = [
+    "GENERATION_FILES",
+    "TEMPLATE_FILES",
+    "TOKENIZER_FILES",
     "Linear",
     "describe",
     "has_chat_template",
@@ -19,5 +25,6 @@ __all__ = [
     "linears",
     "make_model",
     "require_checkpoint",
+    "require_companions",
     "require_unchanged",
 ]

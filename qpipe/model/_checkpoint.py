@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from qpipe.records import digest, hash_file
 
 __all__ = [
     "PICKLES",
+    "TEMPLATE_FILES",
+    "TOKENIZER_FILES",
     "Linear",
     "describe",
     "has_chat_template",
@@ -26,12 +29,18 @@ __all__ = [
 ]
 
 TOKENIZER_FILES = (
-    "tokenizer.json",
-    "tokenizer.model",
-    "tokenizer_config.json",
-    "vocab.json",
-    "merges.txt",
+    "tokenizer*",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab*",
+    "merges*",
+    "*.model",
+    "*.tiktoken",
+    "tekken.json",
 )
+"""Patterns of all that tokenizers are made of."""
+TEMPLATE_FILES = ("chat_template*",)
+"""Patterns of chat templates that are not in the tokenizer's own files."""
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 INDEX = "model.safetensors.index.json"
 TOO_WIDE = {"F32": "float32", "F64": "float64"}
@@ -156,7 +165,9 @@ def describe(folder: Path) -> dict[str, Any]:
         "shapes": {name: spec["shape"] for name, spec in sorted(tensors.items())},
         "stored_values": sum(prod(spec["shape"]) for spec in tensors.values()),
         "weights_gib": round(sum(end - start for start, end in spans) / 2**30, 4),
-        "tokenizer_hash": digest({k: v for k, v in files.items() if k in TOKENIZER_FILES}),
+        "tokenizer_hash": digest(
+            {k: v for k, v in files.items() if any(fnmatch(k, each) for each in TOKENIZER_FILES)}
+        ),
         "chat_template_hash": digest(_chat_template(folder)),
         "has_chat_template": has_chat_template(folder),
         "config": config,

@@ -9,7 +9,7 @@ from pathlib import Path
 from qpipe.config import Arithmetic, Config, Serve
 from qpipe.errors import EnvError
 from qpipe.hardware import Hardware
-from qpipe.model import require_unchanged
+from qpipe.model import require_companions, require_unchanged
 from qpipe.paths import PACKAGE
 from qpipe.records import read_json
 from qpipe.schemes import WIDE, Mode, mode_of
@@ -55,7 +55,8 @@ def plan_serving(
         ConfigError: no such variant.
         EnvError: this machine's engine can neither run nor simulate it.
         MissingInput: its checkpoint was not built.
-        InvalidMeasurement: its checkpoint was changed after it was built.
+        InvalidMeasurement: its checkpoint was changed after it was built, or has another tokenizer,
+            chat template or generation config than the model.
     """
     workspace = config.workspace
     scheme = config.scheme_of(variant)
@@ -69,6 +70,8 @@ def plan_serving(
     made_by = "qpipe model" if scheme is None else f"qpipe quantize {variant}"
     manifest = read_json(folder / "manifest.json", made_by)
     require_unchanged(folder, manifest, made_by)
+    trust = config.release.model.trust_remote_code
+    require_companions(folder, workspace.model, made_by, trust)
     base = DEFAULTS if hardware.device == "cuda" else CPU_DEFAULTS.over(DEFAULTS)
     serve = config.release.serve_of(variant).over(base)
     if serve.dtype in (None, "auto"):
@@ -109,7 +112,7 @@ def plan_serving(
         env=env,
         kernels=kernels,
         extension=extension,
-        trust_remote_code=config.release.model.trust_remote_code,
+        trust_remote_code=trust,
     )
 
 
@@ -133,8 +136,9 @@ def _arguments(plan: Plan) -> list[str]:
     serve = plan.serve
     pairs: dict[str, str | int | float | bool | None] = {
         "model": str(plan.checkpoint),
-        # A quantizer may rewrite tokenizer and template on save: serve with the model's own.
+        # A quantizer may write them anew, and a twin has none: serve with the model's own.
         "tokenizer": str(plan.tokenizer),
+        "generation-config": str(plan.tokenizer),
         "served-model-name": plan.variant,
         "dtype": serve.dtype,
         "max-model-len": serve.max_model_len,

@@ -49,7 +49,7 @@ def test_baseline(built: Workspace) -> None:
 def test_native_variant_pins_its_arithmetic(built: Workspace) -> None:
     found = plan(built, "gptq")
     assert value(found, "model") == str(built.checkpoint("gptq"))
-    assert value(found, "tokenizer") == str(built.model)
+    assert value(found, "tokenizer") == value(found, "generation-config") == str(built.model)
     assert found.env["VLLM_CPU_INT4_W4A8"] == "0"
     assert found.kernels == ("CPUWNA16LinearKernel",)
     assert found.mode.mode == "native"
@@ -198,3 +198,17 @@ def test_a_changed_checkpoint_is_not_served(built: Workspace, file: str) -> None
     with pytest.raises(InvalidMeasurement, match=f"{file} is not the file that") as caught:
         plan(built, "gptq")
     assert caught.value.mend == "run `qpipe quantize gptq` again"
+
+
+@pytest.mark.parametrize(
+    ("file", "says"),
+    [("tokenizer.json", "cannot be loaded"), ("generation_config.json", "temperature 0.5 for 1.0")],
+)
+@pytest.mark.parametrize("hardware", [AMX, AVX2])
+def test_what_comes_with_the_weights_must_be_the_models(
+    built: Workspace, file: str, says: str, hardware: Hardware
+) -> None:
+    (built.checkpoint("gptq") / file).write_text('{"temperature": 0.5}')
+    with pytest.raises(InvalidMeasurement, match=f"gptq/{file} is not as in .*{says}") as caught:
+        plan(built, "gptq", hardware)
+    assert "`qpipe quantize gptq`" in str(caught.value.mend)
