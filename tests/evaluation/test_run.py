@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -42,6 +43,9 @@ ROWS: dict[str, list[dict[str, Any]]] = {
         {"prompt": "Capital?", "reference": "Oslo", "scorer": "contains", "level": 1},
     ],
 }  # fmt: skip
+
+# Templates that write BOS twice, and never.
+TWICE, NONE = "{{ bos_token }}" + TEMPLATE, TEMPLATE.removeprefix("{{ bos_token }}")
 
 Run = Callable[..., dict[str, Any]]
 
@@ -145,9 +149,7 @@ def test_business_suite(tmp_path: Path, engine: FakeEngine, run: Run, chat: bool
     assert sorted(echoed) == [f"<s>{prefix}So bad!{suffix}{space}{c}" for c in ("bad", "good")]
 
 
-def test_cells_are_kept_by_content(
-    tmp_path: Path, engine: FakeEngine, run: Run, tokenizer_dir: Path
-) -> None:
+def test_cells_are_kept_by_content(tmp_path: Path, engine: FakeEngine, run: Run) -> None:
     write_rows(tmp_path, ROWS)
     config = make_config(tmp_path, {"mine": business(False)})
     first = run(config)
@@ -165,17 +167,68 @@ def test_cells_are_kept_by_content(
     assert [task["cached"] for task in third["tasks"].values()] == [False, True]
     assert third["tasks"]["mine-math"]["n"] == 3
 
-    for more in ({"checkpoint": "c1"}, {"context": {"engine": "fake 2"}}):
-        assert not any(task["cached"] for task in run(config, **more)["tasks"].values())
-    # The engine answers with these defaults where a request says nothing.
-    (tokenizer_dir / "generation_config.json").write_text('{"repetition_penalty": 1.3}')
-    assert not any(task["cached"] for task in run(config)["tasks"].values())
     for memory_gib, cached in ((16.0, False), (16.1, True)):
         context = {"hardware": {"cpu": "a", "memory_gib": memory_gib}}
         kept = [task["cached"] for task in run(config, context=context)["tasks"].values()]
         assert kept == [cached, cached]
     limited = make_config(tmp_path, {"mine": business(False)}, limit=1)
     assert {task["n"] for task in run(limited)["tasks"].values()} == {1}
+
+
+CONTEXT = {"engine": "fake", "engine_version": "1", "serve": {"dtype": "bfloat16", "args": {}}}
+CHAT = BusinessSuite(kind="business", files={"math": "math.jsonl"}, chat=True, max_tokens=9)
+RUN = "qpipe.evaluation._run"
+
+# What a result depends on → how to change it: in the tokenizer's folder, in qpipe, or by arguments.
+CHANGES: dict[str, Callable[[Path, pytest.MonkeyPatch], Any]] = {
+    "checkpoint": lambda folder, patch: {"checkpoint": "c1"},
+    "engine": lambda folder, patch: {"context": {**CONTEXT, "engine_version": "2"}},
+    "flags": lambda folder, patch: {"context": {**CONTEXT, "serve": {"args": {"seed": 1}}}},
+    "machine": lambda folder, patch: {"context": {**CONTEXT, "hardware": {"cpu": "other"}}},
+    "seed": lambda folder, patch: {"seed": 7},
+    "length": lambda folder, patch: {"suite": CHAT.model_copy(update={"max_tokens": 8})},
+    "tokenizer": lambda folder, patch: (folder / "vocab.json").write_text("{}"),
+    "template": lambda folder, patch: (folder / "chat_template.jinja").write_text(NONE),
+    "defaults": lambda folder, patch: (folder / "generation_config.json").write_text("{}"),
+    "lm-eval": lambda folder, patch: patch.setattr(f"{RUN}.version", lambda _: "0.0.1"),
+    "code": lambda folder, patch: patch.setattr(f"{RUN}.hash_file", lambda _: "other"),
+}
+
+
+@pytest.mark.parametrize(
+    ("what", "killed"),
+    [*((what, False) for what in CHANGES), ("checkpoint", True), ("flags", True)],
+)
+def test_what_another_result_may_come_from_is_asked_again(
+    tmp_path: Path,
+    engine: FakeEngine,
+    run: Run,
+    tokenizer_dir: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    what: str,
+    killed: bool,
+) -> None:
+    """Neither whole cells nor the answers of one that was killed are taken for another's."""
+    monkeypatch.setattr("qpipe.evaluation._served._ATTEMPTS", 1)
+    write_rows(tmp_path, {"math": ROWS["math"]})
+    folder = Path(shutil.copytree(tokenizer_dir, tmp_path / "tokenizer"))
+
+    def asked(suite: BusinessSuite = CHAT, seed: int = 0, **more: Any) -> int:
+        before, settings = len(engine.requests), {"context": CONTEXT, "tokenizer_dir": folder}
+        run(make_config(tmp_path, {"mine": suite}, seed=seed), **{**settings, **more})
+        return len(engine.requests) - before
+
+    if killed:
+        engine.fails = lambda text: "9 - 5" in text
+        with pytest.raises(EngineError):
+            asked()
+        engine.fails = lambda text: False
+    else:
+        assert asked() == 2
+    changed = CHANGES[what](folder, monkeypatch)
+    more = changed if isinstance(changed, dict) else {}
+    assert asked(**more) == 2
+    assert asked(**more) == 0
 
 
 def test_a_second_run_is_another_measurement(tmp_path: Path, engine: FakeEngine, run: Run) -> None:
@@ -404,9 +457,6 @@ def test_two_bos_tokens_are_refused(tmp_path: Path, engine: FakeEngine, run: Run
     with pytest.raises(InvalidMeasurement, match="two BOS"):
         run(make_config(tmp_path, {"mine": business(False)}))
     assert not engine.requests
-
-
-TWICE, NONE = "{{ bos_token }}" + TEMPLATE, TEMPLATE.removeprefix("{{ bos_token }}")
 
 
 @pytest.mark.parametrize("before", [("<s>",), ()])
