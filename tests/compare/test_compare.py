@@ -133,14 +133,16 @@ def test_mismatches(tmp_path: Path) -> None:
     machine = {**HARDWARE.record(), "cores": 4, "memory_gib": 31.0}
     edit(workspace.bench("w8a8"), provenance={**provenance("w8a8"), "hardware": machine})
     edit(workspace.bench("rtn"), data_hash="other")
+    edit(workspace.stability("fp8"), data_hash="other")
     variants = compare(config)["variants"]
-    assert {name: variants[name]["mismatches"] for name in ("gptq", "w8a8", "rtn")} == {
+    assert {name: variants[name]["mismatches"] for name in ("gptq", "w8a8", "rtn", "fp8")} == {
         "gptq": [
             "engine version 0.33.0 against the baseline's 0.32.0",
             "the fidelity texts differ from the baseline's",
         ],
         "w8a8": ["cores 4 against the baseline's 2"],
         "rtn": ["the load of the bench differs from the baseline's"],
+        "fp8": ["the sampled questions differ from the baseline's"],
     }
 
 
