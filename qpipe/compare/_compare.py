@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -202,7 +203,21 @@ def _mismatches(own: _Measured, base: _Measured) -> list[str]:
         found.append("the load of the bench differs from the baseline's")
     if own.stability.get("data_hash") != base.stability.get("data_hash"):
         found.append("the sampled questions differ from the baseline's")
+    found += [
+        f"BOS begins {mine:.0%} of the prompts of {task} against the baseline's {theirs:.0%}"
+        for task, mine, theirs in _bos_shares(own, base)
+        if mine != theirs
+    ]
     return list(dict.fromkeys(found))
+
+
+def _bos_shares(own: _Measured, base: _Measured) -> Iterator[tuple[str, float, float]]:
+    """Share of prompts that BOS began, by task; hashes of prompts do not see it."""
+    for task, mine in own.results["tasks"].items():
+        theirs = base.results["tasks"].get(task, {})
+        shares = [(record.get("bos") or {}).get("share") for record in (mine, theirs)]
+        if None not in shares:
+            yield task, *shares
 
 
 def _circumstances(provenance: dict[str, Any]) -> dict[str, Any]:

@@ -435,3 +435,18 @@ def test_empty_answers_are_told_where_they_are_more_than_the_baselines(tmp_path:
     told = "more answers are empty than of the baseline: math 3 of 40 (baseline 1)"
     assert told in record["variants"]["gptq"]["notes"]
     assert not any("empty" in note for note in record["variants"]["w8a8"]["notes"])
+
+
+def test_prompts_that_begin_otherwise_are_a_mismatch(tmp_path: Path) -> None:
+    config = measured(tmp_path)
+    for name, share in (("bf16", 1.0), ("gptq", 0.0), ("w8a8", 1.0), ("rtn", None)):
+        path = config.workspace.evaluation(name) / "results.json"
+        tasks = read_json(path, "-")["tasks"]
+        tasks["math-task"]["bos"] = {"ids": [1], "share": share}
+        edit(path, tasks=tasks)
+    variants = compare(config)["variants"]
+    assert {name: variants[name]["mismatches"] for name in ("gptq", "w8a8", "rtn")} == {
+        "gptq": ["BOS begins 0% of the prompts of math-task against the baseline's 100%"],
+        "w8a8": [],
+        "rtn": [],
+    }
