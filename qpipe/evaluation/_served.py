@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,8 @@ _TIMEOUT_S = 600
 # How an answer ends that the model ended, or the limit of its length.
 _ENDS = ("stop", "length")
 _MALFORMED = (KeyError, TypeError, ValueError, AttributeError)
+# Of requests that fail together lm-eval awaits one; what becomes of the others is no news.
+logging.getLogger("asyncio").setLevel(logging.CRITICAL)
 
 
 class Answer(str):
@@ -230,16 +233,24 @@ def answered(model: ServedModel, path: Path, chat: bool) -> Iterator[CachingLM]:
     model.chat = chat
     model.sent.clear()
     path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        lm = CachingLM(model, str(path))
-    except sqlite3.DatabaseError:  # half written: as good as none
-        path.unlink()
-        lm = CachingLM(model, str(path))
+    if not _sound(path):  # as good as none
+        for damaged in (path, path.with_name(f"{path.name}-journal")):
+            damaged.unlink(missing_ok=True)
+    lm = CachingLM(model, str(path))
     try:
         yield lm
     finally:
         lm.dbdict.close()
         model.set_cache_hook(CacheHook(None))
+
+
+def _sound(path: Path) -> bool:
+    """Whether SQLite can read all of the file; what a kill left half written, it takes back."""
+    try:
+        with closing(sqlite3.connect(path)) as database:
+            return bool(database.execute("PRAGMA quick_check").fetchone() == ("ok",))
+    except sqlite3.DatabaseError:
+        return False
 
 
 def served_model(

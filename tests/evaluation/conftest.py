@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -70,6 +71,7 @@ class FakeEngine:
         self.spoil = lambda prompt, reply: reply
         self.served = Tokens(0, 0, 0, 0)
         self._counting = threading.Lock()
+        self.slow_s = 0.0
         self.requests: list[dict[str, Any]] = []
         engine = self
 
@@ -77,6 +79,7 @@ class FakeEngine:
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 engine.requests.append(body)
+                time.sleep(engine.slow_s)
                 status, reply = engine.reply(body)
                 spoilt = engine.spoil(engine.text(body), reply)
                 if spoilt is None:

@@ -334,30 +334,6 @@ def test_a_failed_request_is_an_error_and_keeps_finished_cells(
     assert [task["cached"] for task in results["tasks"].values()] == [True, False]
 
 
-@pytest.mark.parametrize("kind", ["generated", "likelihood"])
-def test_answers_of_a_killed_cell_are_kept(
-    tmp_path: Path, engine: FakeEngine, run: Run, monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
-    monkeypatch.setattr("qpipe.evaluation._served._ATTEMPTS", 1)
-    row: dict[str, Any] = {"scorer": "numeric", "reference": 2, "level": 1}
-    if kind == "likelihood":
-        row = {"scorer": "choice", "reference": 0, "choices": ["aa", "bb"], "level": 1}
-    rows = [{**row, "prompt": f"Question {'x' * (30 - number)} ="} for number in range(30)]
-    write_rows(tmp_path, {**ROWS, "math": rows})
-    config = make_config(tmp_path, {"mine": MATH})
-    # Longest first: the engine dies when a third is left.
-    engine.fails = lambda text: len(engine.requests) > (20 if kind == "generated" else 40)
-    with pytest.raises(EngineError):
-        run(config)
-    engine.fails = lambda text: False
-    results = run(config)
-    wanted = 30 if kind == "generated" else 60
-    lost = len(engine.requests) - wanted
-    assert 0 <= lost <= 2 * 4 + 1, "no more than the requests in flight are asked again"
-    assert results["tasks"]["mine-math"]["n"] == 30
-    assert not list((tmp_path / ".qpipe" / "cache" / "requests").glob("*.db"))
-
-
 def choice(reply: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = reply["choices"][0]
     return found
