@@ -1,4 +1,4 @@
-"""Child processes: quiet environment, own process group, ended on every way out."""
+"""Child processes: quiet environment, own process group, ended on every way out, SIGKILL too."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -28,6 +28,17 @@ ALWAYS = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 # it imports at every start: 35 s for the engine on two cores, where 18 s do.
 NOT_INHERITED = ("PYTHONPATH", "VIRTUAL_ENV", "PYTHONDONTWRITEBYTECODE")
 
+GRACE_S = 10
+# Its input ends when this process does, however that comes about.
+WATCH = """
+read -r group || exit
+read -r _
+kill -TERM "-$group"
+left=$0
+while [ "$left" -gt 0 ] && kill -0 "-$group"; do sleep 1; left=$((left - 1)); done
+kill -KILL "-$group"
+"""
+
 
 def child_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     """The parent's environment with telemetry off (unless the user set it) and ``extra`` on top."""
@@ -39,9 +50,12 @@ def child_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
 def spawned(
     command: list[str], log: Path, env: Mapping[str, str] | None = None
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A child in its own process group with output in ``log``; the group ends with the block."""
+    """A child in its own process group with output in ``log``.
+
+    The group ends with the block, and within ``GRACE_S`` seconds if this process is killed in it.
+    """
     log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("wb") as file:
+    with log.open("wb") as file, _watch() as watched:
         child = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -51,12 +65,40 @@ def spawned(
             start_new_session=True,
         )
         try:
+            watched(child)
             yield child
         finally:
             end_group(child)
 
 
-def end_group(child: subprocess.Popen[bytes], grace_s: float = 10.0) -> None:
+@contextmanager
+def _watch() -> Iterator[Callable[[subprocess.Popen[bytes]], None]]:
+    """A shell in a session of its own that ends a child's group once this process is dead.
+
+    ``PR_SET_PDEATHSIG`` would reach the child only, not what it started.
+    """
+    shell = subprocess.Popen(
+        ["/bin/sh", "-c", WATCH, str(GRACE_S)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    pipe = shell.stdin
+    assert pipe is not None
+
+    def watched(child: subprocess.Popen[bytes]) -> None:
+        pipe.write(b"%d\n" % child.pid)
+        pipe.flush()
+
+    try:
+        yield watched
+    finally:
+        shell.kill()
+        shell.communicate()
+
+
+def end_group(child: subprocess.Popen[bytes], grace_s: float = GRACE_S) -> None:
     """SIGTERM to the whole group, SIGKILL to what is left after ``grace_s`` seconds."""
     try:
         for sig in (signal.SIGTERM, signal.SIGKILL):

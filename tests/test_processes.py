@@ -77,6 +77,38 @@ def test_grandchildren_outlive_no_leader(tmp_path: Path) -> None:
     assert not alive(grandchild)
 
 
+# What is ignored stays so in children.
+DEAF_PARENT = f"import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n{PARENT}"
+OWNER = """
+import sys, time
+from pathlib import Path
+from qpipe import processes
+processes.GRACE_S = 1
+with processes.spawned([sys.executable, "-c", sys.argv[1]], Path(sys.argv[2])):
+    time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("body", [PARENT, DEAF_PARENT])
+def test_the_whole_group_ends_when_its_owner_is_killed(tmp_path: Path, body: str) -> None:
+    log = tmp_path / "log"
+    owner = subprocess.Popen([sys.executable, "-c", OWNER, body, log])
+    wait_for_line(log)
+    family = psutil.Process(owner.pid).children(recursive=True)
+    assert len(family) == 3, "the child, its own child, and what watches them"
+    owner.kill()
+    owner.wait()
+    _, left = psutil.wait_procs(family, timeout=20)
+    assert not [process for process in left if alive(process.pid)]
+
+
+def test_nothing_watches_a_group_that_ended(tmp_path: Path) -> None:
+    before = psutil.Process().children()
+    with spawned([sys.executable, "-c", ""], tmp_path / "log"):
+        assert len(psutil.Process().children()) == len(before) + 2
+    assert psutil.Process().children() == before
+
+
 def start_stubborn(log: Path) -> subprocess.Popen[bytes]:
     with log.open("wb") as file:
         child = subprocess.Popen(
