@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from qpipe.compare._exercised import exercises, kv_notes, kv_part
+from qpipe.compare._exercised import exercises, kv_part
 from qpipe.compare._fields import fields_part
 from qpipe.compare._pairs import Pairing, compared_by, cut_by_length, overall, pair
 from qpipe.compare._ratios import fidelity_part, memory_part, noise_part, speed_part
@@ -171,7 +171,7 @@ def _variant_part(
             *_notes(pairing),
             *_empty(by_category),
             *_inside_the_noise(own.fidelity, noise["fidelity"]),
-            *kv_notes(kv),
+            *([kv["said"]] if kv else []),
         ],
         "paired": len(pairing.rows),
         "unpaired_baseline": pairing.unpaired_baseline,

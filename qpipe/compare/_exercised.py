@@ -7,10 +7,24 @@ from typing import Any
 
 from qpipe.schemes import quantized_kv
 
-__all__ = ["exercises", "kv_notes", "kv_part"]
+__all__ = ["exercises", "kv_part"]
 
 # Two kernels round differently: less than this factor is no other cache, nor is less than this KL.
 _FACTOR, _NOTHING = 4.0, 1e-5
+
+_UNKNOWN = (
+    "whether prefill reads the {format} keys and values is not known: it was not probed, or the"
+    " baseline's cache is quantized too"
+)
+_SAME = (
+    "prefill and decode read the same {format} keys and values: KL between the two {own},"
+    " the baseline's own {base}"
+)
+_OTHER = (
+    "prefill does not read the {format} keys and values that decode reads: KL between the two"
+    " {own}, the baseline's own {base}; likelihoods and KL on prompts do not exercise them, only"
+    " generated answers do"
+)
 
 
 def exercises(
@@ -35,45 +49,28 @@ def kv_part(own: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any] |
 
     ``prefill_reads_cache`` is false where decode and prefill differ by more than those of the
     baseline do: by their intervals, and by a factor that no change of kernel explains. It is
-    ``None`` where there is nothing to judge by. ``None`` in all where nothing is quantized.
+    ``None`` where there is nothing to judge by. ``said`` puts it in a sentence. ``None`` in all
+    where nothing is quantized.
     """
     format = quantized_kv(own.get("provenance") or {})
     if format is None:
         return None
     probe, floor = own.get("decode_vs_prefill"), base.get("decode_vs_prefill")
-    reads: bool | None = None
-    if probe and floor and quantized_kv(base.get("provenance") or {}) is None:
+    if not probe or not floor or quantized_kv(base.get("provenance") or {}):
+        reads, said = None, _UNKNOWN
+    else:
         differs = probe["kl_ci_low"] > floor["kl_ci_high"]
         reads = not (differs and probe["kl_mean"] > max(_FACTOR * floor["kl_mean"], _NOTHING))
+        said = _SAME if reads else _OTHER
     return {
         "format": format,
         "prefill_reads_cache": reads,
+        "said": said.format(format=format, own=_interval(probe), base=_interval(floor)),
         "decode_vs_prefill": probe,
-        "decode_vs_prefill_baseline": floor,
     }
 
 
-def kv_notes(kv: Mapping[str, Any] | None) -> list[str]:
-    """The same in a sentence."""
-    if kv is None:
-        return []
-    format, reads = kv["format"], kv["prefill_reads_cache"]
-    if reads is None:
-        return [
-            f"whether prefill reads the {format} keys and values is not known: there is no probe of"
-            " it, or none of a baseline whose cache is not quantized"
-        ]
-    figures = (
-        f"KL between the two {_interval(kv['decode_vs_prefill'])},"
-        f" the baseline's own {_interval(kv['decode_vs_prefill_baseline'])}"
-    )
-    if reads:
-        return [f"prefill and decode read the same {format} keys and values ({figures})"]
-    return [
-        f"prefill does not read the {format} keys and values that decode reads ({figures}):"
-        " likelihoods and KL on prompts do not exercise them, only generated answers do"
-    ]
-
-
-def _interval(probe: Mapping[str, Any]) -> str:
+def _interval(probe: Mapping[str, Any] | None) -> str:
+    if not probe:
+        return "unknown"
     return f"{probe['kl_mean']:.1e} [{probe['kl_ci_low']:.1e}, {probe['kl_ci_high']:.1e}]"

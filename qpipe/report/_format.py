@@ -26,6 +26,13 @@ def ratio(value: float | None) -> str:
     return "" if value is None else f"{value:.2f}×"
 
 
+def count(value: int | None) -> str:
+    """A number of tokens in few signs: ``950``, ``12.3k``, ``4.1M``."""
+    if value is None or value < 1000:
+        return DASH if value is None else str(value)
+    return f"{value / 1e3:.1f}k" if value < 999_950 else f"{value / 1e6:.1f}M"
+
+
 def percent(value: float | None, digits: int = 1) -> str:
     """A share."""
     return DASH if value is None else f"{100 * value:.{digits}f}%"
@@ -68,5 +75,5 @@ def cell(text: Any) -> str:
 
 FILTERS = {
     each.__name__: each
-    for each in (number, signed, ratio, percent, short, heat, warm, machine, cell)
+    for each in (number, signed, ratio, count, percent, short, heat, warm, machine, cell)
 }

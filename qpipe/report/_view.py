@@ -96,6 +96,18 @@ class Row:
         return found
 
     @property
+    def exercises(self) -> dict[str, dict[str, int]]:
+        """What the engine did for each category and other part, by its own counters."""
+        found: dict[str, dict[str, int]] = self.entry.get("exercises") or {}
+        return found
+
+    @property
+    def kv(self) -> dict[str, Any]:
+        """The quantized KV cache and what reads it; empty where it is not quantized."""
+        found: dict[str, Any] = self.entry.get("kv") or {}
+        return found
+
+    @property
     def levels(self) -> list[dict[str, Any]]:
         """Speed by concurrency, rising."""
         return sorted(self.entry.get("speed") or [], key=lambda level: int(level["concurrency"]))

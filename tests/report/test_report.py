@@ -15,8 +15,8 @@ from qpipe.errors import MissingInput
 from qpipe.gate import gate
 from qpipe.records import read_json, write_json
 from qpipe.report import report, verdict_table
-from qpipe.report._format import machine
-from tests.records_fixture import HARDWARE, measured, samples, write_samples
+from qpipe.report._format import count, machine
+from tests.records_fixture import HARDWARE, cached_in_fp8, measured, samples, write_samples
 
 
 @pytest.fixture(scope="module")
@@ -164,3 +164,32 @@ def test_long_context_by_length_and_depth(tmp_path: Path) -> None:
 def test_without_long_texts_there_is_no_map(made: Config) -> None:
     assert "long-context" not in page(made, "index.html")
     assert "Long context" not in page(made, "report.md")
+
+
+def test_what_is_exercised(tmp_path: Path) -> None:
+    config = measured(tmp_path)
+    cached_in_fp8(config, "w8a8", 2e-4)
+    compare(config)
+    gate(config)
+    report(config)
+    text = page(config, "report.md")
+    said = "prefill and decode read the same fp8 keys and values: KL between the two 2.0e-04"
+    assert f"- w8a8: {said}" in text
+    # 40 questions a category; the fidelity texts are prefill only; 128 sampled answers.
+    row = "| 4.0k / 640 / 760 | 3.2k / 512 / 0 | 12.8k / 2.0k / 2.4k |"
+    assert "| math | reasoning | fidelity | stability |" in text and row in text
+    html = page(config, "index.html")
+    assert 'id="exercised"' in html and said in html
+    assert '4.0k<span class="sub">640 cached</span><span class="sub">760 decoded</span>' in html
+    test_markdown_tables_are_rectangular(config)
+
+
+def test_kl_by_third(made: Config) -> None:
+    assert "| 0.0177 0.0177 0.0212 |" in page(made, "report.md")
+    assert "0.0177<br>0.0177<br>0.0212" in re.sub(r"\s", "", page(made, "index.html"))
+
+
+def test_counts_in_few_signs() -> None:
+    numbers = (None, 0, 999, 1000, 12_345, 999_949, 999_950, 4_100_000)
+    shown = ["–", "0", "999", "1.0k", "12.3k", "999.9k", "1.0M", "4.1M"]
+    assert [count(number) for number in numbers] == shown

@@ -139,7 +139,8 @@ def test_decoded_distributions(serve: Callable[[Answer], Client]) -> None:
 
     def answer(request: httpx.Request) -> httpx.Response:
         asked.append(json.loads(request.content))
-        choice = {"text": " hi", "token_ids": [8, 9], "logprobs": {"top_logprobs": top}}
+        choice = {"text": " hi", "token_ids": [8, 9], "finish_reason": "length"}
+        choice["logprobs"] = {"top_logprobs": top}
         return httpx.Response(200, json={"choices": [choice]})
 
     tokens, found = serve(answer).decode([3, 4], max_tokens=2, top_k=2)
