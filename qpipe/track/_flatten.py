@@ -60,12 +60,15 @@ def params_of(config: Config, name: str, entry: dict[str, Any]) -> dict[str, str
 
 
 def metrics_of(entry: dict[str, Any]) -> dict[str, float]:
-    """Scores and deltas by category, KL, speed by concurrency, memory."""
+    """Scores and deltas by category and length of text, KL, speed by concurrency, memory."""
     found: dict[str, Any] = {}
     for category, figures in entry.get("categories", {}).items():
         found[f"acc/{category}"] = figures["score"]
         found[f"delta/{category}"] = figures.get("delta")
         found[f"truncated/{category}"] = figures["truncated_share"]
+    for length, figures in (entry.get("lengths") or {}).items():
+        found[f"acc/tokens-{length}"] = figures["score"]
+        found[f"delta/tokens-{length}"] = figures.get("delta")
     overall = entry.get("overall", {})
     found["acc/overall"], found["delta/overall"] = overall.get("score"), overall.get("delta")
     fidelity = entry.get("fidelity", {})

@@ -104,6 +104,26 @@ def test_every_question_has_a_row(released: Path) -> None:
         assert samples.groupby("category").size().to_dict() == {"math": 4, "yesno": 4}
 
 
+def test_what_is_exercised_is_read_from_the_engine(released: Path) -> None:
+    for name in VARIANTS:
+        tasks = read(released / "eval" / name / "results.json")["tasks"]
+        math, yesno = (tasks[f"tiny-{task}"]["exercises"] for task in ("math", "yesno"))
+        assert math["requests"] == 4 and math["prefill_tokens"] > 0 and math["decode_tokens"] > 0
+        # Two choices a question, by likelihood: nothing is decoded.
+        assert yesno["requests"] == 8 and yesno["prefill_tokens"] > 0
+        assert yesno["decode_tokens"] == 0
+
+
+def test_what_reads_the_quantized_cache_is_probed(released: Path) -> None:
+    entry = read(released / "compare" / "deltas.json")["variants"]["kv8"]
+    # The attention that this model gets writes keys and values into the cache and reads them there.
+    assert entry["kv"]["prefill_reads_cache"] is True
+    assert entry["kv"]["decode_vs_prefill"]["positions"] > 0
+    verdict = read(released / "gate.json")["verdicts"]["kv8"]
+    assert verdict["verdict"] == "INCONCLUSIVE"
+    assert "no long-context question was asked" in verdict["reasons"][0]
+
+
 def test_native_variants_have_speed_and_simulated_ones_do_not(released: Path) -> None:
     for name in VARIANTS:
         record = read(released / "bench" / f"{name}.json")

@@ -13,6 +13,7 @@ from qpipe.gate import gate
 from qpipe.records import read_json
 from qpipe.report import report
 from qpipe.track import track
+from qpipe.track._flatten import metrics_of
 from tests.records_fixture import measured
 
 
@@ -104,6 +105,15 @@ def test_a_killed_run_is_closed(tracked: tuple[Config, dict[str, Any], Any]) -> 
     killed = client.create_run(done.info.experiment_id, tags=tags).info.run_id
     assert not track(config)["reused"]
     assert client.get_run(killed).info.status == "FAILED"
+
+
+def test_lengths_of_text_are_metrics() -> None:
+    figures = {"score": 0.5, "delta": -0.25, "truncated_share": None}
+    entry = {"categories": {"long-context": figures}, "lengths": {"8k": figures}}
+    found = metrics_of(entry)
+    assert found["acc/tokens-8k"] == 0.5 and found["delta/tokens-8k"] == -0.25
+    baseline = {"lengths": {"8k": {"n": 4, "score": 0.75}}}
+    assert metrics_of(baseline) == {"acc/tokens-8k": 0.75}
 
 
 def test_importing_track_imports_no_mlflow() -> None:
