@@ -34,7 +34,8 @@ def exercises(
     found: dict[str, dict[str, int]] = {}
     for task in results.get("tasks", {}).values():
         _add(found.setdefault(str(task.get("category")), {}), task.get("exercises"))
-    for name, record in (("fidelity", fidelity), ("stability", stability)):
+    # No category's name has a space.
+    for name, record in (("fidelity texts", fidelity), ("sampled answers", stability)):
         _add(found.setdefault(name, {}), record.get("exercises"))
     return {name: counts for name, counts in found.items() if any(counts.values())}
 
@@ -73,4 +74,4 @@ def kv_part(own: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any] |
 def _interval(probe: Mapping[str, Any] | None) -> str:
     if not probe:
         return "unknown"
-    return f"{probe['kl_mean']:.1e} [{probe['kl_ci_low']:.1e}, {probe['kl_ci_high']:.1e}]"
+    return f"{probe['kl_mean']:.2g} [{probe['kl_ci_low']:.2g}, {probe['kl_ci_high']:.2g}]"
