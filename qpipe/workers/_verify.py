@@ -10,15 +10,17 @@ import torch
 from _protocol import Refusal
 from safetensors import safe_open
 
+HEAD = "lm_head.weight"
 MEND = "look at the worker's log; try more calibration rows or another scheme"
 
 
 def verify(
-    folder: Path, scheme: dict[str, Any], modules: list[str], expected: list[str]
+    folder: Path, model: Path, scheme: dict[str, Any], modules: list[str], expected: list[str]
 ) -> dict[str, Any]:
     """All tensors there and finite, and scales where the scheme promises them.
 
-    ``modules`` are the quantized linear modules, ``expected`` the unquantized model's tensors.
+    ``modules`` are the quantized linear modules, ``expected`` the tensors of the unquantized
+    ``model``.
     """
     names: set[str] = set()
     suspects: list[str] = []
@@ -36,12 +38,15 @@ def verify(
                         suspects.append(f"{name} is all zero")
                 if name.endswith(("k_scale", "v_scale")):
                     kv_scales[name] = tensor.float().item()
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    config, base = (
+        json.loads((each / "config.json").read_text(encoding="utf-8")) for each in (folder, model)
+    )
     for name in expected:
         packed = f"{name}_packed" in names and name.removesuffix(".weight") in modules
-        tied = name == "lm_head.weight" and config.get("tie_word_embeddings")
+        tied = name == HEAD and config.get("tie_word_embeddings")
         if name not in names and not packed and not tied:
             suspects.append(f"{name} is not in it")
+    suspects += _head_suspects(config, base, names, expected)
     if scheme["weights"]:
         suspects += [f"{m} has no scale" for m in modules if f"{m}.weight_scale" not in names]
         if not scheme["weights"]["symmetric"]:
@@ -49,19 +54,35 @@ def verify(
                 f"{m} has no zero points" for m in modules if f"{m}.weight_zero_point" not in names
             ]
     if scheme["kv_cache"]:
-        suspects += _kv_suspects(folder, kv_scales)
+        suspects += _kv_suspects(config["num_hidden_layers"], kv_scales)
     if suspects:
         raise Refusal(f"the checkpoint is unsound: {'; '.join(suspects[:5])}", MEND)
     return {"tensors": len(names), "kv_scales": kv_scales}
 
 
-def _kv_suspects(folder: Path, scales: dict[str, float]) -> list[str]:
-    layers = json.loads((folder / "config.json").read_text(encoding="utf-8"))["num_hidden_layers"]
+def _head_suspects(
+    config: dict[str, Any], base: dict[str, Any], names: set[str], expected: list[str]
+) -> list[str]:
+    """A head that shares the embedding's weights must go on sharing them."""
+    suspects = []
+    if HEAD in names and HEAD not in expected:
+        suspects.append(f"{HEAD} is in it, which the model shares with its embedding")
+    flags = [each.get("tie_word_embeddings") for each in (config, base)]
+    if None not in flags and flags[0] != flags[1]:
+        suspects.append(f"tie_word_embeddings is {flags[0]}, {flags[1]} in the model")
+    return suspects
+
+
+def _kv_suspects(layers: int, scales: dict[str, float]) -> list[str]:
+    """What was never calibrated has the scale 1, or none, which the engine takes for 1."""
     suspects = []
     for kind in ("k_scale", "v_scale"):
-        found = [value for name, value in scales.items() if name.endswith(kind)]
+        found = {name: value for name, value in scales.items() if name.endswith(kind)}
         if len(found) != layers:
             suspects.append(f"{len(found)} of {layers} layers have a {kind}")
-        elif all(value == 1.0 for value in found):
-            suspects.append(f"every {kind} is 1.0: the cache was never calibrated")
+        suspects += [
+            f"{name} is {value:g}: it was not calibrated"
+            for name, value in found.items()
+            if value == 1.0 or value <= 0
+        ]
     return suspects

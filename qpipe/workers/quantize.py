@@ -63,7 +63,8 @@ def work(request: dict[str, Any]) -> dict[str, Any]:
     tokenizer.save_pretrained(request["output"])
     del model
     progress("checking the checkpoint")
-    checked = verify(Path(request["output"]), scheme, request["modules"], request["expected"])
+    folders = (Path(request["output"]), Path(request["model"]))
+    checked = verify(*folders, scheme, request["modules"], request["expected"])
     return {
         **checked,
         "seconds": seconds,

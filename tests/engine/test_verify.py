@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.engine.conftest import ENVS
+
+pytestmark = pytest.mark.engine
+
+
+def test_planted_faults_of_a_saved_checkpoint() -> None:
+    script = Path(__file__).with_name("verify_planted.py")
+    command = [ENVS / "quantize" / "bin" / "python", script]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    said = json.loads(done.stdout.splitlines()[-1])
+    assert said.pop("none") == ""
+    linear, attention = "model.layers.0.q_proj", "model.layers.{}.self_attn"
+    assert said == {
+        name: f"the checkpoint is unsound: {what}"
+        for name, what in {
+            "nan": "model.norm.weight holds NaN or infinity",
+            "infinite scale": f"{linear}.weight_scale holds NaN or infinity",
+            "zero scales": f"{linear}.weight_scale is all zero",
+            "no scale": f"{linear} has no scale",
+            "no zero points": f"{linear} has no zero points",
+            "no tensor": "model.norm.weight is not in it",
+            "head twice": "lm_head.weight is in it, which the model shares with its embedding",
+            "untied": "tie_word_embeddings is False, True in the model",
+            "a layer without": "1 of 2 layers have a k_scale",
+            "one left at 1": f"{attention.format(1)}.v_scale is 1: it was not calibrated",
+            "zero kv": f"{attention.format(0)}.k_scale is 0: it was not calibrated",
+        }.items()
+    }
