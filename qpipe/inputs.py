@@ -60,18 +60,24 @@ def _evaluation_files(config: Config) -> Iterator[Path]:
     root, release = config.workspace.root, config.release
     yield from (root / release.fidelity.texts).glob("*.txt")
     for name, suite in config.suites.items():
+        folder = config.suite_files[name].parent
         if isinstance(suite, BusinessSuite):
-            own = (place.partition(":")[0] for place in suite.scorers.values())
-            folder = config.suite_files[name].parent
-            yield from (folder / file for file in [*suite.files.values(), *own])
+            yield from (folder / file for file in suite.files.values())
+            functions = list(suite.scorers.values())
+        else:
+            functions = [task.rows for task in suite.tasks.values() if task.rows]
+        yield from (folder / place.partition(":")[0] for place in functions)
     if release.evaluation.data_dir is None:
         return
+    sets = root / release.evaluation.data_dir
     for suite in config.suites.values():
         if isinstance(suite, PublicSuite):
             for task in suite.tasks.values():
                 files = task.data_files or {}
                 for file in [files] if isinstance(files, str) else files.values():
-                    yield root / release.evaluation.data_dir / file
+                    # A group reads a file a task: which they are, lm-eval knows.
+                    many = "{name}" in file
+                    yield from sets.glob(file.replace("{name}", "*")) if many else [sets / file]
 
 
 def _contents(paths: Iterable[Path], root: Path) -> dict[str, Any]:

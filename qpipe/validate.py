@@ -21,8 +21,9 @@ BASELINE, LONG_CONTEXT = "bf16", "long-context"
 def validate(config: Config) -> None:
     """Check what a loaded release does not show yet.
 
-    That is the mix, the held-out texts, the business rows and what these texts share, settings that
-    do not fit each other, and the schemes against the model where it is there already.
+    That is the mix, the held-out texts, the business rows and what these texts share, functions of
+    suites, settings that do not fit each other, and the schemes against the model where it is there
+    already.
 
     Raises:
         ConfigError: with all faults of all files.
@@ -35,7 +36,7 @@ def validate(config: Config) -> None:
         for name, suite in config.suites.items()
         if isinstance(suite, BusinessSuite)
     }
-    faults += suite_faults(config, business)
+    faults += [*suite_faults(config, business), *_readers(config)]
     if (config.workspace.model / "config.json").exists():
         try:
             preflight(config.schemes, linears(config.workspace.model))
@@ -76,6 +77,18 @@ def _asks_long_context(config: Config) -> bool:
         if LONG_CONTEXT in rows or any(tag.startswith("tokens:") for tag in tags):
             return True
     return False
+
+
+def _readers(config: Config) -> Iterator[Fault]:
+    """Functions that read local rows of public sets."""
+    from qpipe.evaluation import load_readers
+
+    for name, suite in config.suites.items():
+        if isinstance(suite, PublicSuite):
+            try:
+                load_readers(config.suite_files[name], suite, config.workspace.root)
+            except ConfigError as error:
+                yield from error.faults
 
 
 def _sections(config: Config) -> Iterator[Fault]:

@@ -24,9 +24,11 @@ def config(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Config:
         "sets/arc.jsonl": "{}",
         "own/math.jsonl": "{}",
         "own/judge.py": "",
+        "own/read.py": "",
+        "sets/bbh/navigate.jsonl": "{}",
         "given/config.json": "{}",
     }.items():
-        (root / name).parent.mkdir(exist_ok=True)
+        (root / name).parent.mkdir(exist_ok=True, parents=True)
         (root / name).write_text(text)
     config = small_config(workspace)
     release = config.release
@@ -40,15 +42,22 @@ def config(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Config:
         "evaluation": evaluation,
         "model": model,
     }
-    task = {"category": "knowledge", "data_files": "arc.jsonl"}
-    suite = PublicSuite.model_validate({"kind": "public", "tasks": {"arc_easy": task}})
+    tasks = {
+        "arc_easy": {
+            "category": "knowledge",
+            "rows": "../own/read.py:arc",
+            "data_files": "arc.jsonl",
+        },
+        "bbh_fewshot": {"category": "reasoning", "data_files": {"test": "bbh/{name}.jsonl"}},
+    }
+    suite = PublicSuite.model_validate({"kind": "public", "tasks": tasks})
     release = release.model_copy(update=changed)
     mine = BusinessSuite(
         kind="business",
         files={"math": "../own/math.jsonl"},
         scorers={"judge": "../own/judge.py:judge"},
     )
-    files = {"public": root / "x.yaml", "mine": root / "mixes" / "mine.yaml"}
+    files = {"public": root / "mixes" / "x.yaml", "mine": root / "mixes" / "mine.yaml"}
     return Config(workspace, release, config.schemes, {"public": suite, "mine": mine}, files)
 
 
@@ -74,6 +83,9 @@ def test_the_same_inputs_give_the_same_bytes(config: Config) -> None:
         ("sets/arc.jsonl", "evaluation"),
         ("own/math.jsonl", "evaluation"),
         ("own/judge.py", "evaluation"),
+        ("own/read.py", "evaluation"),
+        ("sets/bbh/navigate.jsonl", "evaluation"),
+        ("sets/bbh/word_sorting.jsonl", "evaluation"),
         ("given/config.json", "model"),
         ("given/model.safetensors", "model"),
     ],

@@ -18,9 +18,10 @@ from qpipe.config._release import (
     Variant,
 )
 from qpipe.config._scheme import Arithmetic, QuantArgs, Scheme, Step
-from qpipe.config._suite import BusinessSuite, PublicSuite, PublicTask, Suite
+from qpipe.config._suite import READABLE, BusinessSuite, PublicSuite, PublicTask, Suite
 
 __all__ = [
+    "READABLE",
     "Arithmetic",
     "Bench",
     "BusinessSuite",

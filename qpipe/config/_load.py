@@ -187,15 +187,24 @@ def _suites(
             continue
         suites[name] = suite
         files[name] = known[name]
-        if suite.kind == "business":
-            named = {f"files.{category}": file for category, file in suite.files.items()}
-            for scorer, function in suite.scorers.items():
-                named[f"scorers.{scorer}"] = function.partition(":")[0]
-            for key, file in named.items():
-                if not (known[name].parent / file).exists():
-                    where = _relative(known[name], workspace.root)
-                    faults.append(Fault(where, key, f"{file} does not exist", "correct the path"))
+        for key, file in _named_files(suite).items():
+            if not (known[name].parent / file).exists():
+                where = _relative(known[name], workspace.root)
+                faults.append(Fault(where, key, f"{file} does not exist", "correct the path"))
     return suites, files
+
+
+def _named_files(suite: Suite) -> dict[str, str]:
+    """Files beside the suite file that it names, by key."""
+    if suite.kind == "business":
+        named = {f"files.{category}": file for category, file in suite.files.items()}
+        functions = {f"scorers.{name}": place for name, place in suite.scorers.items()}
+    else:
+        named = {}
+        functions = {
+            f"tasks.{name}.rows": task.rows for name, task in suite.tasks.items() if task.rows
+        }
+    return named | {key: place.partition(":")[0] for key, place in functions.items()}
 
 
 def _read(path: Path, root: Path, adapter: TypeAdapter[T], faults: list[Fault]) -> T | None:

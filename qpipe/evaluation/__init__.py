@@ -1,6 +1,6 @@
 """Evaluation of a served variant on business and public suites, with lm-eval as the engine."""
 
-from qpipe.evaluation._own import OwnScorers, load_scorers
+from qpipe.evaluation._own import OwnScorers, load_readers, load_scorers
 from qpipe.evaluation._plan import plan_suites
 from qpipe.evaluation._prompts import Bos, render
 from qpipe.evaluation._rows import Message, Placed, Row, load_business, read_business
@@ -28,6 +28,7 @@ __all__ = [
     "field_summary",
     "import_lm_eval",
     "load_business",
+    "load_readers",
     "load_scorers",
     "normalise",
     "plan_suites",

@@ -136,6 +136,32 @@ def test_missing_file_of_a_suites_scorer(tmp_path: Path) -> None:
         load_config(workspace)
 
 
+def test_faults_of_a_public_suite(tmp_path: Path) -> None:
+    workspace = write_workspace(tmp_path, release_body(evaluation={"suites": ["public"]}))
+    suite = tmp_path / "evalsets" / "public" / "public.yaml"
+    suite.parent.mkdir()
+    tasks = {
+        "mmlu": {"category": "k", "data_files": {"dev": "dev.csv", "test": "test.txt"}},
+        "gsm8k": {"category": "m", "rows": "rows.py:gsm8k"},
+        "arc_easy": {"category": "k", "rows": "rows.py", "data_files": "arc.txt"},
+    }
+    suite.write_text(yaml.safe_dump({"kind": "public", "tasks": tasks}))
+    with pytest.raises(ConfigError) as caught:
+        load_config(workspace)
+    found = {fault.key: fault for fault in caught.value.faults}
+    assert found["tasks.mmlu.data_files"].message == "test.txt is not read as it is"
+    assert "`rows`" in found["tasks.mmlu.data_files"].mend
+    assert found["tasks.gsm8k"].message == "there are no files to read"
+    assert "FILE.py:FUNCTION" in found["tasks.arc_easy.rows"].message
+
+    del tasks["mmlu"], tasks["arc_easy"]
+    tasks["gsm8k"]["data_files"] = "gsm8k.txt"
+    suite.write_text(yaml.safe_dump({"kind": "public", "tasks": tasks}))
+    gone = r"public\.yaml: tasks\.gsm8k\.rows: rows\.py does not exist"
+    with pytest.raises(ConfigError, match=gone):
+        load_config(workspace)
+
+
 def test_names_that_are_words_of_the_loader_stay_in_keys(tmp_path: Path) -> None:
     changes: dict[str, Any] = {"variants": {"public": {"scheme": "kv-fp8", "serve": {"dtype": "int8"}}}}  # fmt: skip
     found = faults_of(tmp_path, **changes, sensitivity={}, fallback={})

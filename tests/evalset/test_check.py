@@ -113,6 +113,20 @@ def test_own_scorers_are_loaded(write: Write) -> None:
     assert found[0].mend == "did you mean 'mine'?"
 
 
+def test_readers_of_public_sets_are_loaded(write: Write) -> None:
+    task = "{category: knowledge, rows: rows.py:arc, data_files: arc.txt}"
+    files = {
+        "evalsets/public/sets.yaml": f"{{kind: public, tasks: {{arc_easy: {task}}}}}",
+        "evalsets/public/rows.py": "def arc(path): return []",
+    }
+    config = write([row(1, "1 + 1 =")], files, evaluation={"suites": ["mine", "sets"]})
+    with pytest.raises(ConfigError) as caught:
+        validate(config)
+    fault = next(one for one in caught.value.faults if one.key == "tasks.arc_easy.rows")
+    assert fault.file == "evalsets/public/sets.yaml"
+    assert "def arc(path: Path, name: str)" in fault.mend
+
+
 @pytest.mark.parametrize("chat", [False, True])
 def test_rows_longer_than_the_context(write: Write, with_model: Path, chat: bool) -> None:
     suite = f"{{kind: business, files: {{math: math.jsonl}}, chat: {str(chat).lower()}, max_tokens: 10}}"
