@@ -1,7 +1,7 @@
 """Evaluation of a served variant on business and public suites, with lm-eval as the engine."""
 
 from qpipe.evaluation._own import OwnScorers, load_readers, load_scorers
-from qpipe.evaluation._plan import plan_suites
+from qpipe.evaluation._plan import SuitePlan, plan_suites
 from qpipe.evaluation._prompts import Bos, render
 from qpipe.evaluation._rows import Message, Placed, Row, load_business, read_business
 from qpipe.evaluation._run import import_lm_eval, run_suites
@@ -24,6 +24,7 @@ __all__ = [
     "Placed",
     "Row",
     "Scorer",
+    "SuitePlan",
     "field_counts",
     "field_summary",
     "import_lm_eval",

@@ -27,14 +27,15 @@ COLUMNS = {
     "response": "string",
     "empty": "boolean",
     "score": "float64",
+    "unit": "string",
     "finish_reason": "string",
     "prompt_tokens": "Int64",
     "completion_tokens": "Int64",
 }
 """Columns of ``samples.parquet`` and their types.
 
-``empty`` says whether an answer is blank, ``finish_reason`` why it ended; both are missing where
-likelihood judges and nothing was generated.
+``unit`` is the score's; none: a share. ``empty`` says whether an answer is blank, ``finish_reason``
+why it ended; both are missing where likelihood judges and nothing was generated.
 """
 
 
@@ -43,7 +44,8 @@ class Result:
     """What one cell measured."""
 
     record: dict[str, Any]
-    """Suite, category, n, metric, score, data_hash, seconds, and what the engine did for it."""
+    """Suite, category, n, metric, unit, score, value, data_hash, seconds, and what the engine did
+    for it."""
     samples: pd.DataFrame
     """One row a question."""
 

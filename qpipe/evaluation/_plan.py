@@ -2,27 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import random
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from platform import python_version
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from qpipe.config import BusinessSuite, Config, PublicSuite, PublicTask
-from qpipe.errors import ConfigError, Fault
+from qpipe.errors import ConfigError, EnvError, Fault
 from qpipe.evaluation._model_code import code_refused, may_run_code
-from qpipe.evaluation._own import load_scorers
+from qpipe.evaluation._own import Reader, load_readers, load_scorers
 from qpipe.evaluation._quiet import quiet
 from qpipe.evaluation._rows import load_business
 from qpipe.evaluation._sandbox import LIMITS, require_sandbox
 from qpipe.evaluation._scorers import SCORERS_VERSION
 from qpipe.model import has_chat_template
 from qpipe.records import digest
+from qpipe.serving import context_tokens
 
 if TYPE_CHECKING:
     from lm_eval.api.task import ConfigurableTask
+    from lm_eval.tasks.manager import TaskDict
 
-__all__ = ["Cell", "evaluation_log", "plan_suites"]
+__all__ = ["Cell", "SuitePlan", "evaluation_log", "plan_suites"]
+
+# lm-eval's metrics whose score a question is a log-likelihood; all others are shares.
+_UNITS = {
+    "word_perplexity": "nats a word",
+    "byte_perplexity": "nats a byte",
+    "bits_per_byte": "nats a byte",
+    "perplexity": "nats",
+}
+_ROLLING = "loglikelihood_rolling"
 
 
 @dataclass(frozen=True)
@@ -39,21 +53,39 @@ class Cell:
     chat: bool
     metric: str | None
     """lm-eval's ``METRIC`` or ``METRIC,FILTER``; the task's first when absent."""
-    load: Callable[[], Mapping[str, ConfigurableTask]]
+    load: Callable[[], TaskDict]
     cluster_by: str = "cluster"
     """Prefix of the tag that dependent questions share."""
     runs_code: bool = False
     """Rows are judged by running what the model wrote, in the sandbox."""
+    unit: str | None = None
+    """Of the score a question; ``None``: a share, from 0 to 1."""
+    window: int | None = None
+    """Tokens of the windows that whole texts are scored in; ``None``: no text is."""
 
 
-def plan_suites(config: Config, variant: str, tokenizer_dir: Path) -> list[Cell]:
+@dataclass(frozen=True)
+class SuitePlan:
+    """What will be asked, and what cannot be asked here."""
+
+    cells: list[Cell]
+    not_measured: dict[str, dict[str, str]]
+    """Tasks that are left out: ``category`` and ``reason``."""
+    window: int
+    """Tokens of the windows that whole texts are scored in."""
+
+
+def plan_suites(config: Config, variant: str, tokenizer_dir: Path) -> SuitePlan:
     """The cells of all suites, in the release file's order; all is checked and all rows are there.
 
+    A public task whose code wants more than rows (a metric, a package) is left out where that is
+    not to be had; rows are the user's to bring.
+
     Raises:
-        ConfigError: a suite, a row or a user's scorer is wrong, or a suite chats with a model
+        ConfigError: a suite, a row or a user's function is wrong, or a suite chats with a model
             without a template.
         EnvError: the data cannot be loaded, or a task runs code and that is not allowed or this
-            machine has no sandbox for it.
+            machine has no sandbox for it; or all tasks would be left out.
     """
     log = evaluation_log(config, variant)
     faults: list[Fault] = []
@@ -81,13 +113,21 @@ def plan_suites(config: Config, variant: str, tokenizer_dir: Path) -> list[Cell]
         if not may_run_code():
             raise code_refused(cell.task)
         require_sandbox()
-    cells: list[Cell] = []
+    # One window for all variants: a text in other windows is another question.
+    window = min(context_tokens(config, each) for each in config.release.names)
+    plan = SuitePlan([], {}, window)
     for name, suite in config.suites.items():
         if isinstance(suite, PublicSuite):
-            cells += _public_cells(config, name, suite, log)
+            plan.cells.extend(_public_cells(config, name, suite, tokenizer_dir, log, plan))
         else:
-            cells += business[name]
-    return cells
+            plan.cells.extend(business[name])
+    if not plan.cells:
+        reasons = "; ".join(f"{task}: {why['reason']}" for task, why in plan.not_measured.items())
+        raise EnvError(f"no task can be measured here: {reasons}", mend="bring what is missing")
+    faults = list(_mixed_units(config, plan.cells))
+    if faults:
+        raise ConfigError(faults)
+    return plan
 
 
 def evaluation_log(config: Config, variant: str) -> Path:
@@ -111,13 +151,11 @@ def _business_cells(config: Config, name: str, suite: BusinessSuite) -> list[Cel
     cells = []
     for category, rows in rows_by_category.items():
 
-        def load(
-            task: str = f"{name}-{category}", category: str = category
-        ) -> Mapping[str, ConfigurableTask]:
-            from qpipe.evaluation._tasks import business_task
+        def load(task: str = f"{name}-{category}", category: str = category) -> TaskDict:
+            from qpipe.evaluation._business import business_task
 
             rows = rows_by_category[category]
-            return {task: business_task(task, rows, suite.max_tokens, own.scorers)}
+            return {"tasks": {task: business_task(task, rows, suite.max_tokens, own.scorers)}}
 
         used = {row.scorer for row in rows}
         runs_code = any(own.scorers[scorer].runs_code for scorer in used)
@@ -149,16 +187,26 @@ def _business_cells(config: Config, name: str, suite: BusinessSuite) -> list[Cel
     return cells
 
 
-def _public_cells(config: Config, name: str, suite: PublicSuite, log: Path) -> Iterator[Cell]:
-    evaluation = config.release.evaluation
-    data_dir = config.workspace.root / evaluation.data_dir if evaluation.data_dir else None
+def _public_cells(
+    config: Config, name: str, suite: PublicSuite, tokenizer_dir: Path, log: Path, plan: SuitePlan
+) -> Iterator[Cell]:
+    """Cells of the tasks that can be measured; the others are noted in ``plan``."""
+    evaluation, suite_file = config.release.evaluation, config.suite_files[name]
+    readers = load_readers(suite_file, suite, config.workspace.root)
     with quiet(log):
-        from qpipe.evaluation._tasks import documents, load_public, public_tasks
+        from qpipe.evaluation._local import local_files
+        from qpipe.evaluation._public import (
+            Unavailable,
+            documents,
+            load_public,
+            public_tasks,
+            require_files,
+        )
 
-        manager = public_tasks(suite.tasks)
+        manager = public_tasks(suite.tasks, tokenizer_dir)
     unknown = [
         Fault(
-            str(config.suite_files[name]),
+            str(suite_file),
             f"tasks.{task}",
             "lm-eval has no such task",
             "see `python -m lm_eval ls tasks`",
@@ -168,32 +216,84 @@ def _public_cells(config: Config, name: str, suite: PublicSuite, log: Path) -> I
     ]
     if unknown:
         raise ConfigError(unknown)
+    files = {}
+    if evaluation.data_dir is not None:
+        folder, cache = config.workspace.root / evaluation.data_dir, config.workspace.cache
+        files = local_files(suite, folder, readers, cache / "datasets")
+        require_files(manager, files)
+    faults: list[Fault] = []
     for task, settings in suite.tasks.items():
-        with quiet(log):
-            tasks = load_public(
-                manager, task, settings, data_dir, config.workspace.cache / "datasets"
-            )
-            limit = _smaller(evaluation.limit, settings.limit)
-            data_hash = digest(documents(tasks.values(), limit))
-        if any(getattr(one, "UNSAFE_CODE", False) for one in tasks.values()) and not may_run_code():
+        # Some tasks draw their rows: as `lm_eval --seed` does, and the same for every variant.
+        random.seed(evaluation.seed)
+        np.random.seed(evaluation.seed)
+        limit = _smaller(evaluation.limit, settings.limit)
+        try:
+            with quiet(log):
+                loaded = load_public(manager, task, settings, files.get(task), suite_file)
+                tasks = loaded["tasks"].values()
+                data_hash = digest(documents(tasks, limit))
+            metric = _metric(task, settings, tasks, suite_file)
+        except Unavailable as error:
+            plan.not_measured[task] = {"category": settings.category, "reason": str(error)}
+            continue
+        except ConfigError as error:
+            faults += error.faults
+            continue
+        if any(getattr(one, "UNSAFE_CODE", False) for one in tasks) and not may_run_code():
             raise code_refused(task)
+        window = plan.window if any(one.OUTPUT_TYPE == _ROLLING for one in tasks) else None
         yield Cell(
             suite=name,
             task=task,
             category=settings.category,
-            definition={"chat": suite.chat, **_definition(settings, data_dir)},
+            definition={
+                "chat": suite.chat,
+                "window": window,
+                **_definition(settings, task in files, readers.get(task)),
+            },
             data_hash=data_hash,
             limit=limit,
             chat=suite.chat,
             metric=settings.metric,
-            load=lambda tasks=tasks: tasks,  # type: ignore[misc]
+            load=lambda loaded=loaded: loaded,  # type: ignore[misc]
+            unit=_UNITS.get(metric),
+            window=window,
         )
+    if faults:
+        raise ConfigError(faults)
 
 
-def _definition(task: PublicTask, data_dir: Path | None) -> dict[str, Any]:
-    settings = task.model_dump(mode="json", exclude={"limit"})
-    # Where the rows come from is in the data's hash; overrides apply to local rows only.
-    return settings if data_dir else {**settings, "data_files": None, "override": {}}
+def _metric(
+    name: str, settings: PublicTask, tasks: Iterable[ConfigurableTask], suite_file: Path
+) -> str:
+    """lm-eval's metric that is reported: one under which more is better, or a log-likelihood's."""
+    for task in tasks:
+        metric = (settings.metric or next(iter(task.aggregation()))).partition(",")[0]
+        if metric not in _UNITS and task.higher_is_better().get(metric) is False:
+            message = f"under '{metric}' less is better"
+            mend = "take another of the task's metrics"
+            raise ConfigError([Fault(str(suite_file), f"tasks.{name}.metric", message, mend)])
+    return metric
+
+
+def _mixed_units(config: Config, cells: Iterable[Cell]) -> Iterator[Fault]:
+    """Log-likelihoods and shares have no mean: a category has one of them."""
+    first: dict[str, Cell] = {}
+    for cell in cells:
+        other = first.setdefault(cell.category, cell)
+        if cell.unit != other.unit:
+            units = f"'{cell.task}' is in {cell.unit or 'shares'}"
+            message = f"{units}, and '{other.task}' of its category in {other.unit or 'shares'}"
+            where = str(config.suite_files[cell.suite])
+            yield Fault(where, f"tasks.{cell.task}.category", message, "take another category")
+
+
+def _definition(task: PublicTask, local: bool, reader: Reader | None) -> dict[str, Any]:
+    settings = task.model_dump(mode="json", exclude={"limit", "rows"})
+    if not local:  # overrides are for local rows
+        return {**settings, "data_files": None, "override": {}, "rows": None}
+    # What the rows are is in the data's hash.
+    return {**settings, "rows": reader and reader.definition}
 
 
 def _smaller(*limits: int | None) -> int | None:

@@ -13,6 +13,7 @@ from qpipe.evaluation._cells import COLUMNS
 from qpipe.evaluation._plan import Cell
 from qpipe.evaluation._rows import Row
 from qpipe.evaluation._scorers import field_counts, field_summary
+from qpipe.records import digest
 
 __all__ = ["field_table", "question_rows"]
 
@@ -58,8 +59,8 @@ def field_table(by_task: Mapping[str, list[dict[str, Any]]], cell: Cell) -> dict
 
 
 def _sample(sample: dict[str, Any], metric: str, part: str, cell: Cell) -> dict[str, Any]:
-    score = sample.get(metric)
-    if not isinstance(score, bool | int | float):
+    score = _score(sample, metric, cell.unit)
+    if score is None:
         raise InvalidMeasurement(
             f"'{cell.task}' gives no score a question under '{metric}'",
             mend=f"set the task's metric to one of: {', '.join(sample['metrics'])}",
@@ -72,14 +73,32 @@ def _sample(sample: dict[str, Any], metric: str, part: str, cell: Cell) -> dict[
         "category": cell.category,
         "doc_id": row.get("id", f"{part}{sample['doc_id']}"),
         "doc_hash": sample["doc_hash"],
-        "prompt_hash": sample["prompt_hash"],
+        # In other windows the same text is another question.
+        "prompt_hash": digest(sample["prompt_hash"], cell.window)
+        if cell.window
+        else sample["prompt_hash"],
         "target_hash": sample["target_hash"],
         "level": row.get("level"),
         "cluster": _cluster(row.get("tags", []), cell.cluster_by),
         "tags": ",".join(row.get("tags", [])),
-        "score": float(score),
+        "score": score,
+        "unit": cell.unit,
         **_response(sample, by_byte=bool(row)),
     }
+
+
+def _score(sample: dict[str, Any], metric: str, unit: str | None) -> float | None:
+    """The question's score; a log-likelihood that comes with a text's length is divided by it."""
+    if "{" in metric:
+        try:
+            metric = metric.format_map(sample["doc"])
+        except (KeyError, ValueError):
+            return None
+    score = sample.get(metric)
+    if unit and isinstance(score, tuple):
+        log_likelihood, length = score
+        return float(log_likelihood) / float(length)
+    return float(score) if isinstance(score, bool | int | float) else None
 
 
 def _cluster(tags: list[str], by: str) -> str | None:
@@ -98,6 +117,9 @@ def _response(sample: dict[str, Any], by_byte: bool) -> dict[str, Any]:
             "prompt_tokens": getattr(answer, "prompt_tokens", None),
             "completion_tokens": getattr(answer, "completion_tokens", None),
         }
+    if isinstance(answers[0], float):  # a whole text's log-likelihood
+        keys = ("response", "finish_reason", "prompt_tokens", "completion_tokens")
+        return dict.fromkeys(keys)
     values = [value for value, _ in answers]
     texts = [arguments[-1].strip() for arguments in sample["arguments"]]
     sizes = [len(text.encode()) or 1 if by_byte else 1 for text in texts]

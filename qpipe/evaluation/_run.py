@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from importlib.metadata import version
 from json import JSONDecodeError
 from pathlib import Path
@@ -16,7 +16,7 @@ from qpipe.config import Config
 from qpipe.errors import EngineError
 from qpipe.evaluation._cells import Result, load_cell, store_cell, write_samples
 from qpipe.evaluation._model_code import may_run_code
-from qpipe.evaluation._plan import Cell, evaluation_log
+from qpipe.evaluation._plan import Cell, SuitePlan, evaluation_log
 from qpipe.evaluation._questions import field_table, question_rows
 from qpipe.evaluation._quiet import quiet
 from qpipe.hardware import identity
@@ -34,13 +34,13 @@ __all__ = ["import_lm_eval", "run_suites"]
 
 def import_lm_eval() -> None:
     """Import now what ``run_suites`` imports when it needs it: seconds."""
-    from qpipe.evaluation import _served, _tasks  # noqa: F401
+    from qpipe.evaluation import _business, _public, _served  # noqa: F401
 
 
 def run_suites(
     config: Config,
     variant: str,
-    cells: Iterable[Cell],
+    plan: SuitePlan,
     *,
     base_url: str,
     model_id: str,
@@ -52,7 +52,7 @@ def run_suites(
     again: bool = False,
     on_cell: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
-    """Run planned cells against ``base_url`` and write ``out_dir``.
+    """Run a plan's cells against ``base_url`` and write ``out_dir``.
 
     Finished cells are kept in the workspace's cache and not run again; of a cell that was killed,
     the answers that had come are kept.
@@ -60,7 +60,7 @@ def run_suites(
     Args:
         config: The release.
         variant: Name of the variant that is served.
-        cells: What ``plan_suites`` planned.
+        plan: What ``plan_suites`` planned.
         base_url: The server's OpenAI API, ending in ``/v1``.
         model_id: The model's name at the server.
         tokenizer_dir: Folder of the tokenizer the prompts are made with.
@@ -90,7 +90,7 @@ def run_suites(
         "seed": evaluation.seed,
         "again": again,
     }
-    cells, concurrency = list(cells), evaluation.concurrency
+    cells, concurrency = plan.cells, evaluation.concurrency
     if again:
         cells, concurrency = cells[::-1], _another(concurrency)
     model: ServedModel | None = None
@@ -111,6 +111,7 @@ def run_suites(
                         model_id,
                         tokenizer_dir,
                         concurrency=concurrency,
+                        window=plan.window,
                         seed=evaluation.seed,
                         backwards=again,
                         trust_remote_code=config.release.model.trust_remote_code,
@@ -127,8 +128,9 @@ def run_suites(
         if on_cell is not None:
             record = result.record
             took = "kept" if cached else f"{record['seconds']:.1f} s"
-            on_cell(f"{cell.task}: {record['score']:.3f} over {record['n']} rows, {took}")
-    return _write(out_dir, variant, checkpoint_hash, context, results)
+            unit = f" {record['unit']}" if record["unit"] else ""
+            on_cell(f"{cell.task}: {record['score']:.3f}{unit} over {record['n']} rows, {took}")
+    return _write(out_dir, variant, checkpoint_hash, context, results, plan.not_measured)
 
 
 def _another(concurrency: int) -> int:
@@ -146,9 +148,9 @@ def _evaluate(model: CachingLM, cell: Cell, seed: int, log: Path) -> Result:
     import requests
     from lm_eval.evaluator import evaluate
 
-    tasks = cell.load()
+    loaded = cell.load()
     random.seed(seed)
-    for task in tasks.values():
+    for task in loaded["tasks"].values():
         if task.config.num_fewshot is None:
             task.set_config("num_fewshot", 0)
         task.set_fewshot_seed(seed)
@@ -157,7 +159,7 @@ def _evaluate(model: CachingLM, cell: Cell, seed: int, log: Path) -> Result:
         # `simple_evaluate` around this asks git for commits, which is noise outside a checkout.
         outcome = evaluate(
             lm=model,
-            task_dict={"tasks": tasks},
+            task_dict=loaded,
             limit=cell.limit,
             apply_chat_template=cell.chat,
             fewshot_as_multiturn=cell.chat,
@@ -178,8 +180,11 @@ def _evaluate(model: CachingLM, cell: Cell, seed: int, log: Path) -> Result:
         "category": cell.category,
         "n": len(samples),
         "metric": metric,
+        "unit": cell.unit,
         "score": float(samples["score"].mean()),
         "empty": int(samples["empty"].sum()),
+        # lm-eval's own figure: a perplexity where scores are log-likelihoods; a tag has none.
+        "value": outcome["results"].get(cell.task, {}).get(metric),
         "data_hash": cell.data_hash,
         "seconds": round(seconds, 3),
         "fields": field_table(outcome["samples"], cell),
@@ -193,6 +198,7 @@ def _write(
     checkpoint_hash: str,
     context: dict[str, object],
     results: list[tuple[Cell, Result, bool]],
+    not_measured: dict[str, dict[str, str]],
 ) -> dict[str, Any]:
     samples = pd.concat([result.samples for _, result, _ in results], ignore_index=True)
     record: dict[str, Any] = {
@@ -202,10 +208,12 @@ def _write(
         "tasks": {
             cell.task: {**result.record, "cached": cached} for cell, result, cached in results
         },
+        "not_measured": not_measured,
         "categories": {
             str(category): {
                 "n": len(rows),
                 "score": float(rows["score"].mean()),
+                "unit": _one(rows["unit"]),
                 "truncated_share": _truncated_share(rows),
                 "empty": int(rows["empty"].sum()),
             }
@@ -216,6 +224,12 @@ def _write(
         write_samples(staged, samples)
         write_json(staged / "results.json", record)
     return {"schema_version": SCHEMA_VERSION, **record}
+
+
+def _one(units: pd.Series[str]) -> str | None:
+    """The unit of a category's scores, which is that of each."""
+    first = units.iloc[0]
+    return None if pd.isna(first) else str(first)
 
 
 def _truncated_share(rows: pd.DataFrame) -> float:

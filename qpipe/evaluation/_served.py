@@ -14,9 +14,10 @@ from typing import Any
 
 from aiohttp import ClientSession, ClientTimeout, TCPConnector
 from lm_eval.api.instance import Instance
-from lm_eval.api.model import CacheHook, CachingLM
+from lm_eval.api.model import CacheHook, CachingLM, hash_args
 from lm_eval.api.registry import register_model
 from lm_eval.models.openai_completions import LocalCompletionsAPI
+from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
 from tenacity import AsyncRetrying, stop_after_attempt, wait_exponential
 
 from qpipe.errors import EngineError
@@ -26,6 +27,7 @@ __all__ = ["Answer", "LogProb", "ServedModel", "served_model"]
 
 # lm-eval cuts longer prompts on the left without a word; the engine refuses them with one.
 _NO_LIMIT = 1 << 30
+_LIKELIHOOD = "loglikelihood"  # under which lm-eval keeps answers
 _ATTEMPTS = 3
 _TIMEOUT_S = 600
 # How an answer ends that the model ended, or the limit of its length.
@@ -33,6 +35,9 @@ _ENDS = ("stop", "length")
 _MALFORMED = (KeyError, TypeError, ValueError, AttributeError)
 # Of requests that fail together lm-eval awaits one; what becomes of the others is no news.
 logging.getLogger("asyncio").setLevel(logging.CRITICAL)
+
+
+_Window = tuple[tuple[int, ...], tuple[int, ...]]  # tokens given, tokens scored
 
 
 class Answer(str):
@@ -56,8 +61,15 @@ class ServedModel(LocalCompletionsAPI):  # type: ignore[misc]
     Requests are sent longest first, or, ``backwards``, shortest first.
     """
 
-    def __init__(self, *, backwards: bool = False, **arguments: Any) -> None:
-        super().__init__(tokenizer_backend="huggingface", tokenized_requests=True, **arguments)
+    def __init__(self, window: int, *, backwards: bool = False, **arguments: Any) -> None:
+        super().__init__(
+            tokenizer_backend="huggingface",
+            tokenized_requests=True,
+            max_length=_NO_LIMIT,
+            **arguments,
+        )
+        self._window = window
+        self._in_windows = False
         self._backwards = backwards
         self.bos = Bos.of(self.tokenizer)
         self.chat = False
@@ -77,7 +89,8 @@ class ServedModel(LocalCompletionsAPI):  # type: ignore[misc]
     def _create_payload(self, messages: list[list[int]], **settings: Any) -> dict[str, Any]:
         """The request's body; every prompt passes here on its way to the engine."""
         for prompt in messages:
-            self.bos.check(prompt, self.chat)
+            if not self._in_windows:  # most begin in the middle of a text
+                self.bos.check(prompt, self.chat)
             self.sent[self.bos.begins(prompt)] += 1
         body: dict[str, Any] = super()._create_payload(messages, **settings)
         return body
@@ -153,6 +166,35 @@ class ServedModel(LocalCompletionsAPI):  # type: ignore[misc]
             **more,
         )
         return found[::step]
+
+    def loglikelihood_rolling(
+        self, requests: list[Instance], disable_tqdm: bool = False
+    ) -> list[float]:
+        """The log-likelihood of each text, in the windows that ``local-completions`` cuts.
+
+        All windows of all texts go out together, and answers are kept a window.
+        """
+        texts = [self._windows(*request.args) for request in requests]
+        kept = self.cache_hook.dbdict or {}
+        keys = {window: hash_args(_LIKELIHOOD, window) for windows in texts for window in windows}
+        answers = {window: kept[key] for window, key in keys.items() if key in kept}
+        new = [window for window in keys if window not in answers]
+        if new:
+            asked = [(window, *map(list, window)) for window in new]
+            self._in_windows = True
+            answers |= zip(new, self._loglikelihood_tokens(asked), strict=True)
+            self._in_windows = False
+        # Plain floats: what lm-eval sums them to must not hang on their type.
+        return [sum((float(answers[each][0]) for each in windows), 0.0) for windows in texts]
+
+    def _windows(self, text: str) -> list[_Window]:
+        ids = self.tokenizer(text, add_special_tokens=False).input_ids
+        # One token stands before the first, and one is generated.
+        windows = get_rolling_token_windows(ids, self.prefix_token_id, self._window - 2, 1)
+        return [
+            (tuple(context), tuple(scored))
+            for context, scored in map(make_disjoint_window, windows)
+        ]
 
     @staticmethod
     def parse_generations(outputs: Any, **_: Any) -> list[Answer]:
@@ -259,11 +301,12 @@ def served_model(
     tokenizer_dir: Path,
     *,
     concurrency: int,
+    window: int,
     seed: int,
     backwards: bool = False,
     trust_remote_code: bool = False,
 ) -> ServedModel:
-    """The model behind ``base_url`` (which ends in ``/v1``)."""
+    """The model behind ``base_url``, which ends in ``/v1``; ``window`` is in tokens."""
     return ServedModel(
         backwards=backwards,
         model=model_id,
@@ -272,7 +315,7 @@ def served_model(
         num_concurrent=concurrency,
         max_retries=_ATTEMPTS,
         timeout=_TIMEOUT_S,
-        max_length=_NO_LIMIT,
+        window=window,
         seed=seed,
         trust_remote_code=trust_remote_code,
         batch_size=1,

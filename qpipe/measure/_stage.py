@@ -50,11 +50,13 @@ def measure(
         return
     plan = plan_serving(config, variant, hardware, progress)
     # Checked and loaded ahead: a night must not end at the last suite's missing rows.
-    texts, cells = None, []
+    texts, suites = None, None
     if "fidelity" in only:
         texts = held_out_texts(config, variant)
     if "evaluate" in only:
-        cells = plan_suites(config, variant, plan.tokenizer)
+        suites = plan_suites(config, variant, plan.tokenizer)
+        for task, why in suites.not_measured.items():
+            progress(f"{task} ({why['category']}) is not measured: {why['reason']}")
         # The engine's start takes one core: lm-eval is imported on another meanwhile.
         threading.Thread(target=import_lm_eval, daemon=True).start()
     with start(plan, config.workspace, progress) as server:
@@ -62,7 +64,7 @@ def measure(
         provenance = server.provenance(hardware)
         if texts is not None:
             measure_fidelity(config, variant, texts, server.client, provenance, progress)
-        if "evaluate" in only:
+        if suites is not None:
             folder = config.workspace.evaluation(variant)
             runs = [(folder, False)]
             if variant == BASELINE and config.release.evaluation.noise_floor:
@@ -75,7 +77,7 @@ def measure(
                 run_suites(
                     config,
                     variant,
-                    cells,
+                    suites,
                     base_url=server.client.base_url,
                     model_id=variant,
                     tokenizer_dir=plan.tokenizer,

@@ -12,7 +12,12 @@ from typing import Any
 
 import pytest
 
+from qpipe.config import Config, Evaluation, Gate, ModelSource, Release, Serve, Suite, Variant
+from qpipe.evaluation import plan_suites, run_suites
+from qpipe.paths import Workspace
 from qpipe.serving import Tokens
+
+Run = Callable[..., dict[str, Any]]
 
 TEMPLATE = (
     "{{ bos_token }}{% for message in messages %}"
@@ -152,3 +157,39 @@ def engine(tokenizer_dir: Path) -> Iterator[FakeEngine]:
     fake = FakeEngine(tokenizer_dir)
     yield fake
     fake.close()
+
+
+def make_config(
+    root: Path, suites: dict[str, Suite], max_model_len: int | None = None, **evaluation: Any
+) -> Config:
+    release = Release(
+        name="test",
+        model=ModelSource(source="path:model"),
+        serve=Serve(max_model_len=max_model_len),
+        variants={"some": Variant(scheme="any")},
+        evaluation=Evaluation(suites=list(suites), **{"concurrency": 4, **evaluation}),
+        gate=Gate(),
+    )
+    files = {name: root / f"{name}.yaml" for name in suites}
+    return Config(Workspace(root), release, {}, suites, files)
+
+
+@pytest.fixture
+def run(tmp_path: Path, engine: FakeEngine, tokenizer_dir: Path) -> Run:
+    """Plans and runs a config's suites against the fake engine."""
+
+    def run(config: Config, checkpoint: str = "c0", **more: Any) -> dict[str, Any]:
+        arguments: dict[str, Any] = {
+            "base_url": engine.base_url,
+            "model_id": "m",
+            "tokenizer_dir": tokenizer_dir,
+            "checkpoint_hash": checkpoint,
+            "context": {"engine": "fake"},
+            "tokens": engine.tokens,
+            "out_dir": tmp_path / "out" / "eval" / "bf16",
+        }
+        arguments |= more
+        plan = plan_suites(config, "bf16", arguments["tokenizer_dir"])
+        return run_suites(config, "bf16", plan, **arguments)
+
+    return run

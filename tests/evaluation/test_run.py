@@ -4,34 +4,20 @@ import json
 import math
 import shutil
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pytest
 
-from qpipe.config import (
-    BusinessSuite,
-    Config,
-    Evaluation,
-    Gate,
-    ModelSource,
-    PublicSuite,
-    PublicTask,
-    Release,
-    Suite,
-    Variant,
-)
+from qpipe.config import BusinessSuite, Config, PublicSuite, PublicTask
 from qpipe.errors import ConfigError, EngineError, EnvError, InvalidMeasurement
-from qpipe.evaluation import plan_suites, run_suites
 from qpipe.evaluation._sandbox import require_sandbox
-from qpipe.paths import Workspace
 from qpipe.records import read_json
-from tests.evaluation.conftest import TEMPLATE, write_tokenizer
+from tests.evaluation.conftest import TEMPLATE, make_config, write_tokenizer
 
 if TYPE_CHECKING:
-    from tests.evaluation.conftest import FakeEngine
+    from tests.evaluation.conftest import FakeEngine, Run
 
 ROWS: dict[str, list[dict[str, Any]]] = {
     "math": [
@@ -47,7 +33,12 @@ ROWS: dict[str, list[dict[str, Any]]] = {
 # Templates that write BOS twice, and never.
 TWICE, NONE = "{{ bos_token }}" + TEMPLATE, TEMPLATE.removeprefix("{{ bos_token }}")
 
-Run = Callable[..., dict[str, Any]]
+
+@pytest.fixture
+def run(run: Run, engine: FakeEngine) -> Run:
+    engine.answer = lambda prompt: (" 2", "stop") if "+" in prompt else (" no 5 and on", "length")
+    engine.likes = lambda text: text.endswith("bad")
+    return run
 
 
 def write_rows(root: Path, rows: dict[str, list[dict[str, Any]]]) -> None:
@@ -57,39 +48,6 @@ def write_rows(root: Path, rows: dict[str, list[dict[str, Any]]]) -> None:
             for number, row in enumerate(group)
         ]
         (root / f"{category}.jsonl").write_text("\n".join(lines))
-
-
-def make_config(root: Path, suites: dict[str, Suite], **evaluation: Any) -> Config:
-    release = Release(
-        name="test",
-        model=ModelSource(source="path:model"),
-        variants={"some": Variant(scheme="any")},
-        evaluation=Evaluation(suites=list(suites), **{"concurrency": 4, **evaluation}),
-        gate=Gate(),
-    )
-    files = {name: root / f"{name}.yaml" for name in suites}
-    return Config(Workspace(root), release, {}, suites, files)
-
-
-@pytest.fixture
-def run(tmp_path: Path, engine: FakeEngine, tokenizer_dir: Path) -> Run:
-    def run(config: Config, checkpoint: str = "c0", **more: Any) -> dict[str, Any]:
-        arguments: dict[str, Any] = {
-            "base_url": engine.base_url,
-            "model_id": "m",
-            "tokenizer_dir": tokenizer_dir,
-            "checkpoint_hash": checkpoint,
-            "context": {"engine": "fake"},
-            "tokens": engine.tokens,
-            "out_dir": tmp_path / "out" / "eval" / "bf16",
-        }
-        arguments |= more
-        cells = plan_suites(config, "bf16", arguments["tokenizer_dir"])
-        return run_suites(config, "bf16", cells, **arguments)
-
-    engine.answer = lambda prompt: (" 2", "stop") if "+" in prompt else (" no 5 and on", "length")
-    engine.likes = lambda text: text.endswith("bad")
-    return run
 
 
 def business(chat: bool) -> BusinessSuite:
@@ -105,7 +63,7 @@ def test_business_suite(tmp_path: Path, engine: FakeEngine, run: Run, chat: bool
 
     out = tmp_path / "out" / "eval" / "bf16"
     assert read_json(out / "results.json", "x") == results
-    part = {"n": 2, "score": 0.5, "empty": 0}
+    part = {"n": 2, "score": 0.5, "unit": None, "empty": 0}
     assert results["categories"]["math"] == {**part, "truncated_share": 0.5}
     assert results["categories"]["sort"] == {**part, "truncated_share": 1.0}
     task = results["tasks"]["mine-math"]
@@ -484,95 +442,6 @@ def test_faults_come_before_anything_runs(tmp_path: Path, engine: FakeEngine, ru
         run(config)
     assert [fault.key for fault in caught.value.faults] == ["scorer", "tasks.arc_easy"]
     assert not engine.requests
-
-
-def local_suite(tmp_path: Path) -> PublicSuite:
-    (tmp_path / "data").mkdir()
-    arc = [
-        {"query": "Question: Sky?", "choices": ["blue", "loud"], "gold": 0},
-        {"query": "Question: Ice?", "choices": ["hot", "cold"], "gold": 1},
-    ]
-    sums = [{"question": f"{n} + 1?", "answer": f"so\n#### {n + 1}"} for n in range(3)]
-    for name, rows in {"arc": arc, "train": sums, "test": sums[:2]}.items():
-        text = "".join(json.dumps(row) + "\n" for row in rows)
-        (tmp_path / "data" / f"{name}.jsonl").write_text(text)
-    override: dict[str, object] = {
-        "doc_to_text": "{{query}}\nAnswer:",
-        "doc_to_choice": "{{choices}}",
-        "doc_to_target": "{{gold}}",
-        "should_decontaminate": False,
-    }
-    return PublicSuite(
-        kind="public",
-        tasks={
-            "arc_easy": PublicTask(
-                category="knowledge", data_files="arc.jsonl", override=override, metric="acc"
-            ),
-            "gsm8k": PublicTask(
-                category="math",
-                num_fewshot=1,
-                limit=1,
-                data_files={"train": "train.jsonl", "test": "test.jsonl"},
-                metric="exact_match,flexible-extract",
-            ),
-        },
-    )
-
-
-def test_public_tasks_over_local_rows(tmp_path: Path, engine: FakeEngine, run: Run) -> None:
-    engine.likes = lambda text: text.endswith(("blue", "hot"))
-    engine.answer = lambda prompt: ("It is 1", "stop")
-    config = make_config(tmp_path, {"p": local_suite(tmp_path)}, data_dir="data")
-    results = run(config)
-    part = {"n": 2, "score": 0.5, "empty": 0}
-    assert results["categories"]["knowledge"] == {**part, "truncated_share": 0.0}
-    assert results["tasks"]["gsm8k"]["n"] == 1
-    assert results["tasks"]["gsm8k"]["score"] == 1.0
-    assert results["tasks"]["gsm8k"]["metric"] == "exact_match,flexible-extract"
-    generated = [b for b in engine.requests if not b.get("echo")]
-    assert len(generated) == 1
-    prompt = engine.tokenizer.decode(generated[0]["prompt"][0])
-    assert prompt.startswith("<s>Question:") and prompt.count("Question:") == 2
-    again = run(config)
-    assert all(task["cached"] for task in again["tasks"].values())
-
-
-def test_missing_local_rows_name_the_mend(tmp_path: Path, run: Run) -> None:
-    suite = local_suite(tmp_path)
-    (tmp_path / "data" / "arc.jsonl").unlink()
-    with pytest.raises(EnvError, match="data_dir"):
-        run(make_config(tmp_path, {"p": suite}, data_dir="data"))
-
-
-def test_no_network_names_the_mend(
-    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def offline(*_: Any, **__: Any) -> None:
-        raise ConnectionError("cannot reach the hub")
-
-    monkeypatch.setattr("datasets.load_dataset", offline)
-    suite = PublicSuite(kind="public", tasks={"arc_easy": PublicTask(category="k")})
-    with pytest.raises(EnvError, match=r"set evaluation\.data_dir"):
-        run(make_config(tmp_path, {"p": suite}))
-
-
-def test_code_of_the_model_is_not_run_unasked(
-    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def ask(*_: Any, **__: Any) -> None:
-        raise ValueError("Set the environment variable HF_ALLOW_CODE_EVAL to 1")
-
-    # lm-eval loads the metric, which asks, where it imports the task.
-    monkeypatch.setattr("lm_eval.tasks.TaskManager.load", ask)
-    suite = PublicSuite(kind="public", tasks={"humaneval": PublicTask(category="code")})
-    with pytest.raises(EnvError, match="'humaneval' runs code that the model wrote"):
-        run(make_config(tmp_path, {"p": suite}))
-
-
-def test_unknown_public_task(tmp_path: Path, run: Run) -> None:
-    suite = PublicSuite(kind="public", tasks={"arc_eazy": PublicTask(category="k")})
-    with pytest.raises(ConfigError, match="no such task"):
-        run(make_config(tmp_path, {"p": suite}))
 
 
 def own_suite(root: Path, source: str) -> BusinessSuite:

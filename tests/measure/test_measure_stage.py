@@ -11,6 +11,7 @@ import pytest
 
 from qpipe.config import Config
 from qpipe.errors import ConfigError, EngineError
+from qpipe.evaluation import SuitePlan
 from qpipe.hardware import Hardware
 from qpipe.measure import PARTS, _stage, measure
 from qpipe.paths import Workspace
@@ -34,6 +35,7 @@ class Stand:
         self.hardware: Hardware = AMX
         self.extension: str | None = None
         self.rounded: list[int] = [0]
+        self.suites = SuitePlan([], {}, 512)
         self.workspace = workspace
 
         def note(name: str) -> Any:
@@ -45,7 +47,7 @@ class Stand:
         monkeypatch.setattr(_stage, "held_out_texts", lambda *_: "texts")
         monkeypatch.setattr(_stage, "measure_fidelity", note("fidelity"))
         monkeypatch.setattr(_stage, "import_lm_eval", lambda: None)
-        monkeypatch.setattr(_stage, "plan_suites", lambda *_: [])
+        monkeypatch.setattr(_stage, "plan_suites", lambda *_: self.suites)
         monkeypatch.setattr(_stage, "run_suites", note("evaluate"))
         monkeypatch.setattr(_stage, "measure_stability", note("stability"))
         monkeypatch.setattr(_stage, "measure_bench", note("bench"))
@@ -98,6 +100,15 @@ def test_the_baseline_is_asked_twice(
     assert asked == [("bf16", False), *([("again", True)] if noise_floor else [])]
     # What the cache gives back is no second measurement.
     assert stand.calls == ["start", *(["reset"] if noise_floor else []), "end"]
+
+
+def test_tasks_that_are_left_out_are_told_before_the_server_starts(
+    config: Config, stand: Stand
+) -> None:
+    stand.suites = SuitePlan([], {"humaneval": {"category": "code", "reason": "no metric"}}, 512)
+    measure(config, "gptq", stand.calls.append, ["evaluate"])
+    told = "humaneval (code) is not measured: no metric"
+    assert stand.calls == [told, "start", "evaluation", "evaluate", "end"]
 
 
 def test_unknown_variant_starts_nothing(config: Config, stand: Stand) -> None:
