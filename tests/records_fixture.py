@@ -12,7 +12,7 @@ from qpipe.config import Config, Release, Scheme
 from qpipe.evaluation._cells import COLUMNS
 from qpipe.hardware import Hardware
 from qpipe.paths import Workspace
-from qpipe.records import digest, write_json
+from qpipe.records import digest, read_json, write_json
 
 HARDWARE = Hardware("Intel Xeon", frozenset({"avx512f", "amx_tile"}), 2, 15.6)
 
@@ -212,6 +212,42 @@ def samples(name: str, questions: int) -> pd.DataFrame:
                 }
             )
     return pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)
+
+
+def texts(name: str, count: int = 40) -> pd.DataFrame:
+    """Whole texts, scored by their log-likelihood a word; what a variant loses, they lose."""
+    spread = np.random.default_rng(7).normal(-3.2, 0.4, count)
+    own = np.random.default_rng(len(name)).normal(LOSS[name], 0.01, count)
+    rows = {
+        "suite": "core",
+        "task": "wikitext",
+        "category": "language-modelling",
+        "doc_id": [str(index) for index in range(count)],
+        "doc_hash": [digest("page", index) for index in range(count)],
+        "prompt_hash": [digest("windows", index) for index in range(count)],
+        "target_hash": [digest("text", index) for index in range(count)],
+        "score": spread - (own if name != "bf16" else 0),
+        "unit": "nats a word",
+    }
+    return pd.DataFrame(rows, columns=list(COLUMNS)).astype(COLUMNS)
+
+
+def with_texts(config: Config, questions: int = 40) -> None:
+    """Adds whole texts to what was asked."""
+    for name in config.release.names:
+        if name != "nvfp4":
+            rows = pd.concat([samples(name, questions), texts(name)], ignore_index=True)
+            write_samples(config.workspace, name, rows)
+
+
+def left_out(config: Config, name: str, **categories: str) -> None:
+    """Tasks, by category, that could not be measured for a variant."""
+    path = config.workspace.evaluation(name) / "results.json"
+    why = {
+        task: {"category": category, "reason": f"no metric for {task}"}
+        for task, category in categories.items()
+    }
+    write_json(path, {**read_json(path, "-"), "not_measured": why})
 
 
 def _reason(category: str, index: int) -> str | None:

@@ -10,7 +10,15 @@ import pandas as pd
 
 from qpipe.compare._exercised import exercises, kv_part
 from qpipe.compare._fields import fields_part
-from qpipe.compare._pairs import Pairing, compared_by, cut_by_length, overall, pair
+from qpipe.compare._pairs import (
+    Pairing,
+    compared_by,
+    cut_by_length,
+    overall,
+    pair,
+    shares,
+    unit_of,
+)
 from qpipe.compare._ratios import fidelity_part, memory_part, noise_part, speed_part
 from qpipe.compare._retrieval import by_length, long_context, retrieval_map, scores_by_length
 from qpipe.compare._steady import stability_part
@@ -46,7 +54,12 @@ def compare(config: Config) -> dict[str, Any]:
     noise = {"fidelity": noise_part(base.fidelity), "evaluation": _noise(base, baseline_rows)}
     record = {
         "release": config.release.name,
-        "baseline": {**base.identity(), **_baseline_part(baseline_rows), **base.absolute(base)},
+        "baseline": {
+            **base.identity(),
+            "not_measured": base.not_measured,
+            **_baseline_part(baseline_rows),
+            **base.absolute(base),
+        },
         "confidence": CONFIDENCE,
         "noise": noise,
         "variants": {
@@ -73,6 +86,7 @@ class _Measured:
         self.stability = read_json(workspace.stability(name), self.command)
         self.results = read_json(self.folder / "results.json", self.command)
         records = (self.results, self.fidelity, self.bench)
+        self.not_measured: dict[str, dict[str, str]] = self.results.get("not_measured") or {}
         self.unsupported: str | None = next(
             (str(each["unsupported"]) for each in records if each.get("unsupported")), None
         )
@@ -163,21 +177,27 @@ def _variant_part(
     rows = own.samples()
     pairing = pair(baseline_rows, rows, own.name)
     kv = kv_part(own.fidelity, base.fidelity)
+    not_measured = {**base.not_measured, **own.not_measured}
+    left_out = {why["category"] for why in not_measured.values()}
+    missing = [category for category in pairing.missing if category not in left_out]
     by_category = _categories(pairing)
+    whole = overall(pairing.rows, CONFIDENCE)
     return {
         **own.identity(),
-        "mismatches": [*_mismatches(own, base), *_missing(pairing)],
+        "mismatches": [*_mismatches(own, base), *_left_out_of_one(own, base), *_missing(missing)],
         "notes": [
             *_notes(pairing),
+            *_left_out_of_a_category(not_measured, by_category),
             *_empty(by_category),
             *_inside_the_noise(own.fidelity, noise["fidelity"]),
             *([kv["said"]] if kv else []),
         ],
+        "not_measured": not_measured,
         "paired": len(pairing.rows),
         "unpaired_baseline": pairing.unpaired_baseline,
         "unpaired_variant": pairing.unpaired_variant,
-        "categories_missing": pairing.missing,
-        **_against_noise({"overall": overall(pairing.rows, CONFIDENCE)}, noise["evaluation"]),
+        "categories_missing": missing,
+        **_against_noise({"overall": whole} if whole else {}, noise["evaluation"]),
         "categories": _against_noise(by_category, noise["evaluation"]),
         "retrieval": retrieval_map(pairing.rows),
         "lengths": by_length(pairing.rows, CONFIDENCE),
@@ -227,9 +247,37 @@ def _circumstances(provenance: dict[str, Any]) -> dict[str, Any]:
     return {key.replace("_", " "): value for key, value in found.items()}
 
 
-def _missing(pairing: Pairing) -> list[str]:
-    missing = ", ".join(pairing.missing)
+def _missing(categories: list[str]) -> list[str]:
+    missing = ", ".join(categories)
     return [f"no question of {missing} was asked of both"] if missing else []
+
+
+def _left_out_of_one(own: _Measured, base: _Measured) -> list[str]:
+    """Tasks that could be measured for one and not for the other."""
+    mine, theirs = own.not_measured, base.not_measured
+    return [
+        *(
+            f"{task} was measured for the baseline only: {why['reason']}"
+            for task, why in mine.items()
+            if task not in theirs
+        ),
+        *(
+            f"{task} was not measured for the baseline: {why['reason']}"
+            for task, why in theirs.items()
+            if task not in mine
+        ),
+    ]
+
+
+def _left_out_of_a_category(
+    not_measured: dict[str, dict[str, str]], compared: dict[str, dict[str, Any]]
+) -> list[str]:
+    """Tasks that were not measured, of categories that others of their tasks stand for."""
+    return [
+        f"{task} was not measured, other questions stand for {why['category']}: {why['reason']}"
+        for task, why in not_measured.items()
+        if why["category"] in compared
+    ]
 
 
 def _notes(pairing: Pairing) -> list[str]:
@@ -257,7 +305,9 @@ def _noise(base: _Measured, rows: pd.DataFrame) -> dict[str, Any] | None:
     if not path.exists():
         return None
     again = pair(rows, read_table(path, base.command), BASELINE)
-    parts = {"overall": overall(again.rows, CONFIDENCE), **_categories(again)}
+    parts = _categories(again)
+    if whole := overall(again.rows, CONFIDENCE):
+        parts["overall"] = whole
     keys = ("n", "delta", "disagreement", "right_to_wrong", "wrong_to_right")
     return {name: {key: part[key] for key in keys} for name, part in parts.items()}
 
@@ -303,13 +353,19 @@ def _short(checkpoint: str | None) -> str:
 def _baseline_part(rows: pd.DataFrame) -> dict[str, Any]:
     cut = cut_by_length(rows)
     grouped = rows.assign(cut=cut).groupby("category", sort=True)
+    scored = shares(rows)["score"]
     return {
         "retrieval": retrieval_map(rows),
         "lengths": scores_by_length(rows),
-        "overall": {"n": len(rows), "score": float(rows["score"].mean())},
+        "overall": {
+            "n": len(scored),
+            "unit": None,
+            "score": float(scored.mean()) if len(scored) else None,
+        },
         "categories": {
             str(category): {
                 "n": len(group),
+                "unit": unit_of(group),
                 "score": float(group["score"].mean()),
                 "truncated_share": _share(group["cut"]),
                 "empty": int(group["empty"].sum()),

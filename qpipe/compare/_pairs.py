@@ -11,7 +11,16 @@ import pandas as pd
 from qpipe.errors import InvalidMeasurement
 from qpipe.stats import Paired, holm, paired_difference, simultaneous
 
-__all__ = ["KEY", "Pairing", "compared_by", "cut_by_length", "overall", "pair"]
+__all__ = [
+    "KEY",
+    "Pairing",
+    "compared_by",
+    "cut_by_length",
+    "overall",
+    "pair",
+    "shares",
+    "unit_of",
+]
 
 KEY = ["task", "doc_hash", "prompt_hash", "target_hash"]
 _COPY = "_copy"  # tells equal questions of one task apart
@@ -22,7 +31,7 @@ class Pairing:
     """Rows asked of both, and how many were asked of one only."""
 
     rows: pd.DataFrame
-    """Columns ``category``, ``tags`` and ``cluster``; ``score``, ``cut``, ``empty`` and
+    """Columns ``category``, ``tags``, ``unit`` and ``cluster``; ``score``, ``cut``, ``empty`` and
     ``response`` of both, the baseline's with ``_baseline``."""
     unpaired_baseline: int
     unpaired_variant: int
@@ -37,7 +46,7 @@ def pair(baseline: pd.DataFrame, variant: pd.DataFrame, name: str) -> Pairing:
         InvalidMeasurement: no row can be paired.
     """
     merged = _keyed(baseline).merge(
-        _keyed(variant).drop(columns=["category", "tags", "cluster"]),
+        _keyed(variant).drop(columns=["category", "tags", "unit", "cluster"]),
         on=[*KEY, _COPY],
         suffixes=("_baseline", ""),
         validate="one_to_one",
@@ -83,16 +92,31 @@ def cut_by_length(samples: pd.DataFrame) -> pd.Series[float]:
     return reasons.fillna("").eq("length").astype(float).where(reasons.notna())
 
 
-def overall(rows: pd.DataFrame, confidence: float) -> dict[str, Any]:
-    """All questions together, each with the same weight."""
-    return _compared(rows, confidence)
+def overall(rows: pd.DataFrame, confidence: float) -> dict[str, Any] | None:
+    """All questions together, each with the same weight, but those scored by log-likelihood.
+
+    ``None`` where there are no others.
+    """
+    scored = shares(rows)
+    return None if scored.empty else _compared(scored, confidence)
+
+
+def shares(rows: pd.DataFrame) -> pd.DataFrame:
+    """Questions whose score is a share; scores in units have no mean with them."""
+    return rows[rows["unit"].isna()]
+
+
+def unit_of(rows: pd.DataFrame) -> str | None:
+    """The unit of a category's scores; ``None``: shares."""
+    first = rows["unit"].iloc[0]
+    return None if pd.isna(first) else str(first)
 
 
 def _keyed(samples: pd.DataFrame) -> pd.DataFrame:
     ordered = samples.sort_values([*KEY, "doc_id"], kind="stable")
     return pd.DataFrame(
         {
-            **{column: ordered[column] for column in [*KEY, "category", "tags"]},
+            **{column: ordered[column] for column in [*KEY, "category", "tags", "unit"]},
             _COPY: ordered.groupby(KEY).cumcount(),
             "score": ordered["score"].astype(float),
             "cut": cut_by_length(ordered),
@@ -104,9 +128,10 @@ def _keyed(samples: pd.DataFrame) -> pd.DataFrame:
 
 
 def _compared(rows: pd.DataFrame, confidence: float) -> dict[str, Any]:
-    score = _paired(rows, "score", confidence)
+    score, unit = _paired(rows, "score", confidence), unit_of(rows)
     return {
         "n": score.n,
+        "unit": unit,
         "score_baseline": score.mean_baseline,
         "score": score.mean_variant,
         **{
@@ -116,7 +141,7 @@ def _compared(rows: pd.DataFrame, confidence: float) -> dict[str, Any]:
         },
         "right_to_wrong": score.losses,
         "wrong_to_right": score.wins,
-        "wrong_to_other_wrong": _other_wrong(rows),
+        "wrong_to_other_wrong": None if unit else _other_wrong(rows),
         **_broken(rows, confidence),
     }
 

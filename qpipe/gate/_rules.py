@@ -104,8 +104,12 @@ def _accuracy(evidence: Evidence, limit: float) -> Iterator[Finding]:
     """
     for category, figures in evidence["categories"].items():
         delta, low, high = figures["delta"], figures["ci_low"], figures["ci_high"]
-        n = figures["n"]
-        interval = f"{category} {delta:+.3f} [{low:+.3f}, {high:+.3f}] over {n} questions"
+        n, unit = figures["n"], figures["unit"]
+        asked = "texts" if unit else "questions"
+        interval = (
+            f"{category} {delta:+.3f}{f' {unit}' if unit else ''} [{low:+.3f}, {high:+.3f}]"
+            f" over {n} {asked}"
+        )
         if low > -limit:
             sentence = f"{interval} is within the margin {limit:g}"
             yield Finding("accuracy", Outcome.PASS, sentence)
@@ -116,10 +120,10 @@ def _accuracy(evidence: Evidence, limit: float) -> Iterator[Finding]:
             reach = smallest_margin(figures["disagreement"], n)
             sentence = (
                 f"{interval} does not decide the margin {limit:g}"
-                f" (so many questions certify {reach:.3f} at best)"
+                f" (so many {asked} certify {reach:.3f} at best)"
             )
             needed = questions_needed(figures["disagreement"], limit, delta)
-            needs = f"ask {_count(needed)} questions in {category}"
+            needs = f"ask {_count(needed)} {asked} in {category}"
             yield Finding("accuracy", Outcome.UNDECIDED, sentence, needs)
     for category in evidence["categories_missing"]:
         sentence = f"{category} has no question that both answered"
@@ -139,6 +143,18 @@ def _length(evidence: Evidence, limit: float) -> Iterator[Finding]:
                 f" questions is worse than the margin {limit:g}"
             )
             yield Finding("length", Outcome.FAIL, sentence)
+
+
+def _measured(evidence: Evidence, limit: float) -> Iterator[Finding]:
+    """Categories that were asked for, and of which no task could be measured here."""
+    reasons: dict[str, list[str]] = {}
+    for task, why in evidence["not_measured"].items():
+        if why["category"] not in evidence["categories"]:
+            reasons.setdefault(why["category"], []).append(f"{task}: {why['reason']}")
+    for category, tasks in reasons.items():
+        sentence = f"{category} was asked for and not measured ({'; '.join(tasks)})"
+        needs = f"bring what the tasks of {category} need, or take them out of the suites"
+        yield Finding("measured", Outcome.UNDECIDED, sentence, needs)
 
 
 def _truncated(evidence: Evidence, limit: float) -> Iterator[Finding]:
@@ -213,6 +229,12 @@ RULES: tuple[Rule, ...] = (
     Rule("kl_mean", lambda policy: policy.kl_mean_max, _kl_mean),
     Rule("kl_category", lambda policy: policy.kl_category_max, _kl_category),
     Rule("top1", lambda policy: policy.top1_agreement_min, _top1),
+    Rule(
+        "measured",
+        lambda policy: 0.0,
+        _measured,
+        lambda policy: policy.accuracy_margin is not None and policy.accuracy_decides,
+    ),
     Rule(
         "accuracy",
         lambda policy: policy.accuracy_margin,

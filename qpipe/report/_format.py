@@ -13,7 +13,7 @@ _DEEPEST = 0.2  # a change of so much score has the full colour
 
 def number(value: float | None, digits: int = 3) -> str:
     """A fixed number of decimals, thousands separated."""
-    return DASH if value is None else f"{value:,.{digits}f}"
+    return DASH if value is None else f"{value:,.{digits}f}".replace("-", "−")
 
 
 def signed(value: float | None, digits: int = 3) -> str:
@@ -36,6 +36,11 @@ def count(value: int | None) -> str:
 def percent(value: float | None, digits: int = 1) -> str:
     """A share."""
     return DASH if value is None else f"{100 * value:.{digits}f}%"
+
+
+def as_perplexity(delta: float | None) -> str:
+    """By what a difference of log-likelihoods, in nats, multiplies perplexity."""
+    return "" if delta is None else f"{math.exp(-delta):.3f}×"
 
 
 def short(digest: str | None) -> str:
@@ -75,5 +80,17 @@ def cell(text: Any) -> str:
 
 FILTERS = {
     each.__name__: each
-    for each in (number, signed, ratio, count, percent, short, heat, warm, machine, cell)
+    for each in (
+        number,
+        signed,
+        ratio,
+        count,
+        percent,
+        as_perplexity,
+        short,
+        heat,
+        warm,
+        machine,
+        cell,
+    )
 }

@@ -23,8 +23,10 @@ def plots(view: View) -> dict[str, str]:
     served = [row for row in view.rows if row.levels]
     weighed = [row for row in view.rows if row.memory.get("weights_gib") is not None]
     figures: dict[str, Any] = {}
+    scored = [row for row in served if row.overall.get("score") is not None]
+    if scored:
+        figures["accuracy_speed"] = _accuracy_speed(view, scored)
     if served:
-        figures["accuracy_speed"] = _accuracy_speed(view, served)
         figures["throughput"] = _throughput(served)
     if weighed:
         figures["memory"] = _memory(weighed)
@@ -42,7 +44,7 @@ def plots(view: View) -> dict[str, str]:
 
 def _accuracy_speed(view: View, rows: list[Row]) -> Any:
     """Score over speed; the bars are the interval of the difference from the baseline."""
-    base = view.baseline.overall.get("score", 0.0)
+    base = view.baseline.overall["score"]
     figure = go.Figure()
     for row in rows:
         score, overall = row.overall.get("score"), row.overall

@@ -119,8 +119,12 @@ class Row:
 
     @property
     def worst(self) -> tuple[str, dict[str, Any]] | None:
-        """The category that lost most."""
-        compared = [(name, part) for name, part in self.categories.items() if "delta" in part]
+        """The category that lost most, of those scored by shares."""
+        compared = [
+            (name, part)
+            for name, part in self.categories.items()
+            if "delta" in part and not part["unit"]
+        ]
         return min(compared, key=lambda item: float(item[1]["delta"]), default=None)
 
 
@@ -149,6 +153,21 @@ class View:
     def categories(self) -> list[str]:
         """The baseline's categories."""
         return list(self.baseline.categories)
+
+    @property
+    def units(self) -> dict[str, str]:
+        """Units of the categories that are not scored by shares."""
+        return {
+            name: part["unit"] for name, part in self.baseline.categories.items() if part["unit"]
+        }
+
+    @property
+    def not_measured(self) -> dict[str, dict[str, str]]:
+        """Tasks that were left out for any variant: category and reason."""
+        found: dict[str, dict[str, str]] = {}
+        for row in self.rows:
+            found |= row.entry.get("not_measured") or {}
+        return found
 
     @property
     def texts(self) -> list[str]:

@@ -63,7 +63,9 @@ def metrics_of(entry: dict[str, Any]) -> dict[str, float]:
     """Scores and deltas by category and length of text, KL, speed by concurrency, memory."""
     found: dict[str, Any] = {}
     for category, figures in entry.get("categories", {}).items():
-        found[f"acc/{category}"] = figures["score"]
+        # A log-likelihood is no accuracy.
+        kind = "nats" if figures["unit"] else "acc"
+        found[f"{kind}/{category}"] = figures["score"]
         found[f"delta/{category}"] = figures.get("delta")
         found[f"truncated/{category}"] = figures["truncated_share"]
     for length, figures in (entry.get("lengths") or {}).items():

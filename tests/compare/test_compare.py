@@ -17,9 +17,12 @@ from tests.records_fixture import (
     CATEGORIES,
     HARDWARE,
     cached_in_fp8,
+    left_out,
     measured,
     provenance,
     samples,
+    texts,
+    with_texts,
     write_samples,
 )
 
@@ -451,3 +454,59 @@ def test_prompts_that_begin_otherwise_are_a_mismatch(tmp_path: Path) -> None:
         "w8a8": [],
         "rtn": [],
     }
+
+
+def test_log_likelihoods_have_a_unit_and_no_mean_with_shares(tmp_path: Path) -> None:
+    config = measured(tmp_path)
+    before = compare(config)
+    with_texts(config)
+    record = compare(config)
+    gptq, base = record["variants"]["gptq"], record["baseline"]
+    assert gptq["overall"] == before["variants"]["gptq"]["overall"]
+    assert base["overall"] == before["baseline"]["overall"]
+    modelling = gptq["categories"]["language-modelling"]
+    assert modelling["unit"] == base["categories"]["language-modelling"]["unit"] == "nats a word"
+    assert modelling["score_baseline"] == pytest.approx(texts("bf16")["score"].mean())
+    assert modelling["delta"] == pytest.approx(-0.05, abs=0.01)
+    assert modelling["right_to_wrong"] == 40 and modelling["wrong_to_other_wrong"] is None
+    assert modelling["answers"] == 0 and modelling["truncated_share"] is None
+    assert gptq["categories"]["math"]["unit"] is None
+    assert "unit" in pd.read_csv(config.workspace.deltas.with_suffix(".csv"))
+
+
+def test_without_shares_there_is_no_overall(tmp_path: Path) -> None:
+    config = measured(tmp_path)
+    for name in config.release.names:
+        if name != "nvfp4":
+            write_samples(config.workspace, name, texts(name))
+    record = compare(config)
+    assert record["baseline"]["overall"] == {"n": 0, "unit": None, "score": None}
+    assert "overall" not in record["variants"]["gptq"]
+    assert list(record["variants"]["gptq"]["categories"]) == ["language-modelling"]
+
+
+def test_tasks_left_out_of_both_are_noted(tmp_path: Path) -> None:
+    config = measured(tmp_path)
+    for name in ("bf16", "gptq"):
+        left_out(config, name, humaneval="code", mgsm="math")
+    gptq = compare(config)["variants"]["gptq"]
+    assert set(gptq["not_measured"]) == {"humaneval", "mgsm"}
+    assert gptq["notes"] == [
+        "mgsm was not measured, other questions stand for math: no metric for mgsm"
+    ]
+    assert gptq["mismatches"] == gptq["categories_missing"] == []
+
+
+def test_tasks_left_out_of_one_are_a_mismatch(tmp_path: Path) -> None:
+    config = measured(tmp_path)
+    rows = samples("gptq", 40)
+    write_samples(config.workspace, "gptq", rows[rows["category"] != "math"])
+    left_out(config, "gptq", mgsm="math")
+    left_out(config, "bf16", humaneval="code")
+    variants = compare(config)["variants"]
+    assert variants["gptq"]["mismatches"] == [
+        "mgsm was measured for the baseline only: no metric for mgsm",
+        "humaneval was not measured for the baseline: no metric for humaneval",
+    ]
+    assert variants["gptq"]["categories_missing"] == []
+    assert len(variants["rtn"]["mismatches"]) == 1

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,14 @@ from qpipe.config import Config
 from qpipe.errors import GateError, MissingInput
 from qpipe.gate import RULES, enforce, gate
 from qpipe.records import read_json, write_json
-from tests.records_fixture import cached_in_fp8, measured, samples, write_samples
+from tests.records_fixture import (
+    cached_in_fp8,
+    left_out,
+    measured,
+    samples,
+    with_texts,
+    write_samples,
+)
 
 
 def judged(root: Path, questions: int = 40, **policy: Any) -> tuple[Config, dict[str, Any]]:
@@ -174,6 +182,54 @@ def test_missing_category_is_undecided(tmp_path: Path) -> None:
     compare(config)
     entry = gate(config)["verdicts"]["w8a8"]
     assert entry["verdict"] == "INCONCLUSIVE" and "math" in entry["reasons"][0]
+
+
+def test_log_likelihoods_are_judged_in_their_unit(tmp_path: Path) -> None:
+    config = measured(tmp_path, 600, accuracy_margin=0.06)
+    with_texts(config, 600)
+    compare(config)
+    verdicts = gate(config)["verdicts"]
+    told = {
+        name: next(
+            sentence for sentence in entry["reasons"] if sentence.startswith("language-modelling")
+        )
+        for name, entry in verdicts.items()
+        if name in ("w8a8", "rtn")
+    }
+    assert re.fullmatch(
+        r"language-modelling -0\.0[01]\d nats a word \[-0\.01\d, -0\.00\d\] over 40 texts"
+        r" is within the margin 0\.06",
+        told["w8a8"],
+    )
+    assert "over 40 texts is worse than the margin 0.06" in told["rtn"]
+
+
+@pytest.mark.parametrize(
+    ("policy", "decides"),
+    [
+        ({"accuracy_margin": 0.06}, True),
+        ({"accuracy_margin": 0.06, "accuracy_decides": False}, False),
+        ({}, False),
+    ],
+)
+def test_a_category_asked_for_and_not_measured(
+    tmp_path: Path, policy: dict[str, Any], decides: bool
+) -> None:
+    config = measured(tmp_path, 600, **policy)
+    for name in ("bf16", "w8a8"):
+        left_out(config, name, humaneval="code", mbpp="code", mgsm="math")
+    compare(config)
+    entry = gate(config)["verdicts"]["w8a8"]
+    sentence = (
+        "code was asked for and not measured"
+        " (humaneval: no metric for humaneval; mbpp: no metric for mbpp)"
+    )
+    assert (sentence in entry["reasons"]) == decides
+    assert (sentence in entry["notes"]) != decides
+    assert entry["verdict"] == ("INCONCLUSIVE" if decides else "GO")
+    if decides:
+        assert entry["next"] == "bring what the tasks of code need, or take them out of the suites"
+    assert any("mgsm was not measured, other questions" in note for note in entry["notes"])
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,17 @@ from qpipe.gate import gate
 from qpipe.records import read_json, write_json
 from qpipe.report import report, verdict_table
 from qpipe.report._format import count, machine
-from tests.records_fixture import HARDWARE, cached_in_fp8, measured, samples, write_samples
+from qpipe.report._view import gather
+from tests.records_fixture import (
+    HARDWARE,
+    cached_in_fp8,
+    left_out,
+    measured,
+    samples,
+    texts,
+    with_texts,
+    write_samples,
+)
 
 
 @pytest.fixture(scope="module")
@@ -193,3 +203,44 @@ def test_counts_in_few_signs() -> None:
     numbers = (None, 0, 999, 1000, 12_345, 999_949, 999_950, 4_100_000)
     shown = ["–", "0", "999", "1.0k", "12.3k", "999.9k", "1.0M", "4.1M"]
     assert [count(number) for number in numbers] == shown
+
+
+def test_log_likelihoods_are_shown_in_their_unit(tmp_path: Path) -> None:
+    config = measured(tmp_path, accuracy_margin=0.05)
+    with_texts(config)
+    left_out(config, "bf16", humaneval="code")
+    left_out(config, "gptq", humaneval="code")
+    compare(config)
+    gate(config)
+    report(config)
+    markdown, html = page(config, "report.md"), page(config, "index.html")
+    assert "language-modelling, nats a word" in markdown
+    assert "language-modelling, nats a word" in html
+    # exp(0.05) = 1.051: what gptq loses is a perplexity 5% higher.
+    scores = markdown[markdown.index("## Scores") :].splitlines()
+    row = next(line for line in scores if line.startswith("| gptq |"))
+    shown = r"−3\.\d{3} \(−0\.0[45]\d \[−0\.05\d, −0\.04\d\], perplexity 1\.0[45]\d×\)"
+    assert re.search(shown, row)
+    assert "40 texts lower, 0 higher" in html and " · perplexity 1.05" in html
+    for text in (markdown, html):
+        assert "humaneval" in text and "no metric for humaneval" in text
+    assert gathered_worst(config, "gptq") != "language-modelling"
+
+
+def gathered_worst(config: Config, name: str) -> str:
+    row = next(row for row in gather(config).rows if row.name == name)
+    assert row.worst is not None
+    return row.worst[0]
+
+
+def test_a_release_of_log_likelihoods_alone(tmp_path: Path) -> None:
+    config = measured(tmp_path)
+    for name in config.release.names:
+        if name != "nvfp4":
+            write_samples(config.workspace, name, texts(name))
+    compare(config)
+    gate(config)
+    report(config)
+    html = page(config, "index.html")
+    assert 'id="plot-accuracy-speed"' not in html and 'id="plot-throughput"' in html
+    verdict_table(config)
