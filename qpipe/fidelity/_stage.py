@@ -82,8 +82,10 @@ def measure_fidelity(
         "data_hash": digest(sorted(texts["text_hash"]), settings.top_k),
         "provenance": provenance,
     }
-    if config.scheme_of(variant) is not None and record["kl_max"] == 0.0:
-        # Rounding always moves some logprob: identical answers mean that it did not happen.
+    moved = record["kl_max"] > 0.0 or (probe is not None and probe["kl_mean"] > 0.0)
+    if config.scheme_of(variant) is not None and not moved:
+        # Rounding always moves some logprob, if only of decode, where only that reads a quantized
+        # cache: identical answers mean that it did not happen.
         raise InvalidMeasurement(
             f"'{variant}' answers exactly like the baseline: its quantization did not take effect",
             mend="see the engine's log for the checkpoint and kernels that it loaded",

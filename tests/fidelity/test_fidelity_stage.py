@@ -140,6 +140,16 @@ def test_quantization_without_effect_is_no_result(config: Config) -> None:
     assert not config.workspace.fidelity("gptq").exists()
 
 
+def test_a_quantized_cache_that_only_decode_reads_took_effect(config: Config) -> None:
+    measured(config, "bf16", BASELINE)
+    client = FakeClient([1, 2], LIKELY)
+    client.cached = OTHER
+    record = measured(config, "kv", client, kv="fp8")
+    assert record["kl_max"] == 0 and record["decode_vs_prefill"]["kl_mean"] > 0
+    with pytest.raises(InvalidMeasurement, match="did not take effect"):
+        measured(config, "kv", BASELINE, kv="fp8")
+
+
 def test_variant_before_the_baseline(config: Config) -> None:
     with pytest.raises(MissingInput, match="qpipe measure bf16"):
         measured(config, "gptq", VARIANT)
