@@ -182,6 +182,8 @@ def _variant_part(
     missing = [category for category in pairing.missing if category not in left_out]
     by_category = _categories(pairing)
     whole = overall(pairing.rows, CONFIDENCE)
+    # What prompts do not exercise cannot be called indistinguishable by them.
+    seen = kv is None or kv["prefill_reads_cache"] is not False
     return {
         **own.identity(),
         "mismatches": [*_mismatches(own, base), *_left_out_of_one(own, base), *_missing(missing)],
@@ -189,7 +191,7 @@ def _variant_part(
             *_notes(pairing),
             *_left_out_of_a_category(not_measured, by_category),
             *_empty(by_category),
-            *_inside_the_noise(own.fidelity, noise["fidelity"]),
+            *(_inside_the_noise(own.fidelity, noise["fidelity"]) if seen else []),
             *([kv["said"]] if kv else []),
         ],
         "not_measured": not_measured,

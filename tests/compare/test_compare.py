@@ -510,3 +510,14 @@ def test_tasks_left_out_of_one_are_a_mismatch(tmp_path: Path) -> None:
     ]
     assert variants["gptq"]["categories_missing"] == []
     assert len(variants["rtn"]["mismatches"]) == 1
+
+
+@pytest.mark.parametrize(("probed", "told"), [(2e-4, True), (8e-3, False)])
+def test_kl_that_does_not_exercise_the_cache_says_nothing_of_it(
+    tmp_path: Path, probed: float, told: bool
+) -> None:
+    config = measured(tmp_path)
+    twice(config, flipped=2, kl=0.015)
+    cached_in_fp8(config, "w8a8", probed)
+    notes = compare(config)["variants"]["w8a8"]["notes"]
+    assert any("indistinguishable" in note for note in notes) == told
