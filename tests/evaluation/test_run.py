@@ -150,7 +150,7 @@ CHANGES: dict[str, Callable[[Path, pytest.MonkeyPatch], Any]] = {
     "template": lambda folder, patch: (folder / "chat_template.jinja").write_text(NONE),
     "defaults": lambda folder, patch: (folder / "generation_config.json").write_text("{}"),
     "lm-eval": lambda folder, patch: patch.setattr(f"{RUN}.version", lambda _: "0.0.1"),
-    "code": lambda folder, patch: patch.setattr(f"{RUN}.hash_file", lambda _: "other"),
+    "code": lambda folder, patch: patch.setattr(f"{RUN}.__file__", str(folder / "run.py")),
 }
 
 
