@@ -5,6 +5,7 @@ Imports lm_eval: import this module inside functions.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -39,7 +40,7 @@ class LocalFiles:
     def missing(self, names: Iterable[str]) -> set[str]:
         """Files of the tasks with these ``dataset_name`` that are not there, from the folder."""
         paths = {path for name in names for path in self._paths(name, "").values()}
-        return {str(path.relative_to(self.folder)) for path in paths if not path.is_file()}
+        return {os.path.relpath(path, self.folder) for path in paths if not path.is_file()}
 
     def rows(self, name: str, split: str) -> dict[str, Any]:
         """Rows by split, of the task whose ``dataset_name`` is ``name``; one file is ``split``.

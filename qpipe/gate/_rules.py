@@ -103,13 +103,10 @@ def _accuracy(evidence: Evidence, limit: float) -> Iterator[Finding]:
     Passing needs all, so no correction is due; failing is held for all categories together.
     """
     for category, figures in evidence["categories"].items():
-        delta, low, high = figures["delta"], figures["ci_low"], figures["ci_high"]
-        n, unit = figures["n"], figures["unit"]
-        asked = "texts" if unit else "questions"
-        interval = (
-            f"{category} {delta:+.3f}{f' {unit}' if unit else ''} [{low:+.3f}, {high:+.3f}]"
-            f" over {n} {asked}"
-        )
+        delta, low, high, n = (figures[key] for key in ("delta", "ci_low", "ci_high", "n"))
+        unit = figures["unit"]
+        what = f"{category} {delta:+.3f}{f' {unit}' if unit else ''}"
+        interval = f"{what} [{low:+.3f}, {high:+.3f}] over {n} {'texts' if unit else 'questions'}"
         if low > -limit:
             sentence = f"{interval} is within the margin {limit:g}"
             yield Finding("accuracy", Outcome.PASS, sentence)
@@ -117,13 +114,13 @@ def _accuracy(evidence: Evidence, limit: float) -> Iterator[Finding]:
             sentence = f"{interval} is worse than the margin {limit:g}"
             yield Finding("accuracy", Outcome.FAIL, sentence)
         else:
-            reach = smallest_margin(figures["disagreement"], n)
-            sentence = (
-                f"{interval} does not decide the margin {limit:g}"
-                f" (so many {asked} certify {reach:.3f} at best)"
-            )
-            needed = questions_needed(figures["disagreement"], limit, delta)
-            needs = f"ask {_count(needed)} {asked} in {category}"
+            sentence = f"{interval} does not decide the margin {limit:g}"
+            needs = f"ask more texts in {category}"
+            if not unit:  # how many is known of right and wrong answers
+                reach = smallest_margin(figures["disagreement"], n)
+                sentence += f" (so many questions certify {reach:.3f} at best)"
+                needed = questions_needed(figures["disagreement"], limit, delta)
+                needs = f"ask {_count(needed)} questions in {category}"
             yield Finding("accuracy", Outcome.UNDECIDED, sentence, needs)
     for category in evidence["categories_missing"]:
         sentence = f"{category} has no question that both answered"

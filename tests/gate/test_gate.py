@@ -202,6 +202,15 @@ def test_log_likelihoods_are_judged_in_their_unit(tmp_path: Path) -> None:
         told["w8a8"],
     )
     assert "over 40 texts is worse than the margin 0.06" in told["rtn"]
+    tight = measured(tmp_path / "tight", 600, accuracy_margin=0.049)
+    with_texts(tight, 600)
+    compare(tight)
+    entry = gate(tight)["verdicts"]["gptq"]
+    assert any(
+        reason.endswith("over 40 texts does not decide the margin 0.049")
+        for reason in entry["reasons"]
+    )
+    assert "ask more texts in language-modelling" in entry["next"]
 
 
 @pytest.mark.parametrize(
