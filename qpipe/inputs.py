@@ -16,6 +16,7 @@ from qpipe.calibration import load_mix
 from qpipe.config import BusinessSuite, Config, PublicSuite
 from qpipe.hardware import detect, identity
 from qpipe.records import hash_file, write_json
+from qpipe.serving import shortest_context
 
 __all__ = ["note_inputs"]
 
@@ -32,7 +33,11 @@ def note_inputs(config: Config) -> None:
         "machine": identity(detect().record()),
         "model": _model(config),
         "calibration": _contents(_calibration_files(config), root),
-        "evaluation": _contents(_evaluation_files(config), root),
+        # The window of whole texts is one for all variants: another context of one changes it.
+        "evaluation": {
+            "window": shortest_context(config),
+            **_contents(_evaluation_files(config), root),
+        },
     }
     for name, record in found.items():
         write_json(config.workspace.out / "inputs" / f"{name}.json", record)

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from qpipe import inputs
-from qpipe.config import BusinessSuite, Config, PublicSuite
+from qpipe.config import BusinessSuite, Config, PublicSuite, Serve
 from qpipe.inputs import note_inputs
 from qpipe.paths import Workspace
 from qpipe.records import read_json
@@ -71,6 +72,18 @@ def test_the_same_inputs_give_the_same_bytes(config: Config) -> None:
     first = noted(config)
     assert set(first) == {"machine", "model", "calibration", "evaluation"}
     assert noted(config) == first
+
+
+def test_the_shortest_context_is_an_input_of_all_variants(config: Config) -> None:
+    first = noted(config)
+    gptq = config.release.variants["gptq"]
+    short = gptq.model_copy(update={"serve": Serve(max_model_len=1024)})
+    variants = {**config.release.variants, "gptq": short}
+    release = config.release.model_copy(update={"variants": variants})
+    second = noted(replace(config, release=release))
+    assert second["evaluation"]["window"] == 1024
+    del first["evaluation"], second["evaluation"]
+    assert first == second
 
 
 @pytest.mark.parametrize(

@@ -178,8 +178,7 @@ def _variant_part(
     pairing = pair(baseline_rows, rows, own.name)
     kv = kv_part(own.fidelity, base.fidelity)
     not_measured = {**base.not_measured, **own.not_measured}
-    left_out = {why["category"] for why in not_measured.values()}
-    missing = [category for category in pairing.missing if category not in left_out]
+    missing = _without_a_pair(pairing, baseline_rows, own)
     by_category = _categories(pairing)
     whole = overall(pairing.rows, CONFIDENCE)
     # What prompts do not exercise cannot be called indistinguishable by them.
@@ -247,6 +246,12 @@ def _circumstances(provenance: dict[str, Any]) -> dict[str, Any]:
     engine = {key: provenance.get(key) for key in _ENGINE}
     found = engine | identity(provenance.get("hardware") or {})
     return {key.replace("_", " "): value for key, value in found.items()}
+
+
+def _without_a_pair(pairing: Pairing, baseline: pd.DataFrame, own: _Measured) -> list[str]:
+    """Categories of the baseline without a pair, but those whose every task was left out here."""
+    asked = baseline.groupby("category")["task"].agg(set)
+    return [each for each in pairing.missing if not asked[each] <= own.not_measured.keys()]
 
 
 def _missing(categories: list[str]) -> list[str]:
@@ -321,15 +326,20 @@ def _categories(pairing: Pairing) -> dict[str, dict[str, Any]]:
 def _against_noise(
     found: dict[str, dict[str, Any]], noise: dict[str, Any] | None
 ) -> dict[str, dict[str, Any]]:
-    """Whether no more answers changed sides than between two runs of the baseline."""
+    """Whether it is no more than two runs of the baseline differ by.
+
+    That is, no more answers changed sides, and not mostly to one side.
+    """
     for category, part in found.items():
         floor = (noise or {}).get(category)
-        part["inside_noise"] = floor and part["disagreement"] <= floor["disagreement"]
+        part["inside_noise"] = floor and (
+            part["disagreement"] <= floor["disagreement"] and part["ci_low"] <= 0 <= part["ci_high"]
+        )
     return found
 
 
 def _inside_the_noise(kl: dict[str, Any], floor: dict[str, Any] | None) -> list[str]:
-    if not floor or kl["kl_ci_low"] > floor["kl_ci_high"]:
+    if not floor or kl["kl_mean"] > floor["kl_ci_high"]:
         return []
     return [
         f"mean KL {kl['kl_mean']:.4f} is within the noise floor {floor['kl_mean']:.4f}"

@@ -23,6 +23,7 @@ __all__ = [
 ]
 
 KEY = ["task", "doc_hash", "prompt_hash", "target_hash"]
+_SHOWN = ("delta", "ci_low", "ci_high", "p_value", "disagreement", "design_effect", "method")
 _COPY = "_copy"  # tells equal questions of one task apart
 
 
@@ -78,6 +79,7 @@ def compared_by(rows: pd.DataFrame, column: str, confidence: float) -> dict[str,
         found[name] |= {
             "ci_low_all": together.ci_low,
             "ci_high_all": together.ci_high,
+            "truncated_excess_ci_low_all": _cut(group, family)["truncated_excess_ci_low"],
             "family": len(groups),
         }
     adjusted = holm([entry["p_value"] for entry in found.values()])
@@ -134,11 +136,7 @@ def _compared(rows: pd.DataFrame, confidence: float) -> dict[str, Any]:
         "unit": unit,
         "score_baseline": score.mean_baseline,
         "score": score.mean_variant,
-        **{
-            key: value
-            for key, value in asdict(score).items()
-            if key in ("delta", "ci_low", "ci_high", "p_value", "disagreement", "method")
-        },
+        **{key: value for key, value in asdict(score).items() if key in _SHOWN},
         "right_to_wrong": score.losses,
         "wrong_to_right": score.wins,
         "wrong_to_other_wrong": None if unit else _other_wrong(rows),
@@ -147,7 +145,7 @@ def _compared(rows: pd.DataFrame, confidence: float) -> dict[str, Any]:
 
 
 def _other_wrong(rows: pd.DataFrame) -> int:
-    """Questions that both score alike and below 1, with another answer."""
+    """Questions that both score alike and below 1, with another text."""
     alike = rows["score"].eq(rows["score_baseline"]) & rows["score"].lt(1)
     return int((alike & rows["response"].ne(rows["response_baseline"])).sum())
 
@@ -157,18 +155,30 @@ def _broken(rows: pd.DataFrame, confidence: float) -> dict[str, Any]:
 
     Shares are ``None`` where likelihood judged all of them.
     """
-    answered = rows.dropna(subset=["cut_baseline", "cut"])
-    cut = None if answered.empty else _paired(answered, "cut", confidence)
+    answered = _answered(rows)
     return {
         "answers": len(answered),
+        **_cut(rows, confidence),
+        "empty_baseline": int(answered["empty_baseline"].sum()),
+        "empty": int(answered["empty"].sum()),
+    }
+
+
+def _cut(rows: pd.DataFrame, confidence: float) -> dict[str, Any]:
+    answered = _answered(rows)
+    cut = None if answered.empty else _paired(answered, "cut", confidence)
+    return {
         "truncated_share_baseline": cut and cut.mean_baseline,
         "truncated_share": cut and cut.mean_variant,
         "truncated_excess": cut and cut.delta,
         "truncated_excess_ci_low": cut and cut.ci_low,
         "truncated_excess_ci_high": cut and cut.ci_high,
-        "empty_baseline": int(answered["empty_baseline"].sum()),
-        "empty": int(answered["empty"].sum()),
     }
+
+
+def _answered(rows: pd.DataFrame) -> pd.DataFrame:
+    """Questions that both answered in text."""
+    return rows.dropna(subset=["cut_baseline", "cut"])
 
 
 def _paired(rows: pd.DataFrame, column: str, confidence: float) -> Paired:

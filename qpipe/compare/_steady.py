@@ -18,12 +18,14 @@ def stability_part(
 ) -> dict[str, Any] | None:
     """Variance of the score and share of degenerate answers, and their paired differences.
 
-    ``None`` where nothing was sampled. Shares by kind are the variant's own.
+    ``None`` where nothing was sampled of both. Shares by kind are the variant's own.
     """
     if not own.get("questions") or not base.get("questions"):
         return None
     mine, theirs = pd.DataFrame(own["questions"]), pd.DataFrame(base["questions"])
     both = theirs.merge(mine, on=KEY, suffixes=("_baseline", ""))
+    if both.empty:
+        return None
     part: dict[str, Any] = {"questions": len(both), "samples": own["samples"]}
     for figure in ("score_mean", "score_variance", "degenerate"):
         paired = _paired(both, figure, confidence)

@@ -21,7 +21,7 @@ from qpipe.evaluation._sandbox import LIMITS, require_sandbox
 from qpipe.evaluation._scorers import SCORERS_VERSION
 from qpipe.model import has_chat_template
 from qpipe.records import digest
-from qpipe.serving import context_tokens
+from qpipe.serving import shortest_context
 
 if TYPE_CHECKING:
     from lm_eval.api.task import ConfigurableTask
@@ -114,7 +114,7 @@ def plan_suites(config: Config, variant: str, tokenizer_dir: Path) -> SuitePlan:
             raise code_refused(cell.task)
         require_sandbox()
     # One window for all variants: a text in other windows is another question.
-    window = min(context_tokens(config, each) for each in config.release.names)
+    window = shortest_context(config)
     plan = SuitePlan([], {}, window)
     for name, suite in config.suites.items():
         if isinstance(suite, PublicSuite):

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 __all__ = ["import_lm_eval", "run_suites"]
 
+# Not every OSError: a full disk is no failed request.
+_BROKEN = (TimeoutError, ConnectionError)
+
 
 def import_lm_eval() -> None:
     """Import now what ``run_suites`` imports when it needs it: seconds."""
@@ -78,10 +81,13 @@ def run_suites(
         InvalidMeasurement: prompts or scores cannot be trusted.
     """
     evaluation = config.release.evaluation
+    cells, concurrency = plan.cells, evaluation.concurrency
+    if again:
+        cells, concurrency = cells[::-1], _another(concurrency)
     common = {
         "checkpoint": checkpoint_hash,
         "context": {**context, "hardware": identity(context.get("hardware") or {})},
-        "tokenizer": _hash_of(tokenizer_dir, *TOKENIZER_FILES, *TEMPLATE_FILES),
+        "tokenizer": _hash_of(tokenizer_dir, *TOKENIZER_FILES, *TEMPLATE_FILES, "*.py"),
         # The engine's defaults where a request says nothing.
         "generation": _hash_of(tokenizer_dir, *GENERATION_FILES),
         "lm_eval": version("lm-eval"),
@@ -89,10 +95,8 @@ def run_suites(
         "code": digest([hash_file(path) for path in sorted(Path(__file__).parent.glob("*.py"))]),
         "seed": evaluation.seed,
         "again": again,
+        "concurrency": concurrency,
     }
-    cells, concurrency = plan.cells, evaluation.concurrency
-    if again:
-        cells, concurrency = cells[::-1], _another(concurrency)
     model: ServedModel | None = None
     results: list[tuple[Cell, Result, bool]] = []
     log = evaluation_log(config, variant)
@@ -167,7 +171,7 @@ def _evaluate(model: CachingLM, cell: Cell, seed: int, log: Path) -> Result:
             bootstrap_iters=0,
             confirm_run_unsafe_code=may_run_code(),
         )
-    except (aiohttp.ClientError, requests.RequestException, JSONDecodeError, OSError) as error:
+    except (aiohttp.ClientError, requests.RequestException, JSONDecodeError, *_BROKEN) as error:
         reason = str(error) or type(error).__name__
         raise EngineError(
             f"a request of '{cell.task}' failed: {reason}",

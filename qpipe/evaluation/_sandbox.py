@@ -69,7 +69,13 @@ def passes(code: str, tests: str) -> bool:
     how, problem = _way()
     if how is None:
         raise _refused(problem)
-    return _run(how, code, tests)
+    try:
+        return _run(how, code, tests)
+    except EnvError as error:
+        raise EnvError(
+            f"the sandbox for code that a model wrote failed: {error.message}",
+            mend="run the command again on a machine that is less busy; answers are kept",
+        ) from error
 
 
 def require_sandbox() -> None:

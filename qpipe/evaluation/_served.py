@@ -20,7 +20,7 @@ from lm_eval.models.openai_completions import LocalCompletionsAPI
 from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
 from tenacity import AsyncRetrying, stop_after_attempt, wait_exponential
 
-from qpipe.errors import EngineError
+from qpipe.errors import EngineError, InvalidMeasurement
 from qpipe.evaluation._prompts import Bos, render
 
 __all__ = ["Answer", "LogProb", "ServedModel", "served_model"]
@@ -91,7 +91,7 @@ class ServedModel(LocalCompletionsAPI):  # type: ignore[misc]
         for prompt in messages:
             if not self._in_windows:  # most begin in the middle of a text
                 self.bos.check(prompt, self.chat)
-            self.sent[self.bos.begins(prompt)] += 1
+                self.sent[self.bos.begins(prompt)] += 1
         body: dict[str, Any] = super()._create_payload(messages, **settings)
         return body
 
@@ -115,6 +115,8 @@ class ServedModel(LocalCompletionsAPI):  # type: ignore[misc]
         so that the engine idles between groups.
         """
         prompts = self.tok_encode([request.args[0] for request in requests])
+        for prompt, request in zip(prompts, requests, strict=True):
+            self._check_fits(len(prompt), int(request.args[1].get("max_gen_toks", 1)))
         order = sorted(
             range(len(requests)),
             key=lambda index: -len(requests[index].args[0]),
@@ -148,6 +150,25 @@ class ServedModel(LocalCompletionsAPI):  # type: ignore[misc]
 
             await asyncio.gather(*(ask(index) for index in order))
         return answers
+
+    def _loglikelihood_tokens(self, requests: list[Any], **more: Any) -> Any:
+        for _, context, continuation in requests:
+            self._check_fits(len(context) + len(continuation), 1)
+        return super()._loglikelihood_tokens(requests, **more)
+
+    def _check_fits(self, prompt: int, answer: int) -> None:
+        """Neither is cut: another prompt is another question.
+
+        Raises:
+            InvalidMeasurement: the two are longer than the context that every variant has.
+        """
+        if prompt + answer > self._window:
+            raise InvalidMeasurement(
+                f"a prompt of {prompt} tokens and its answer of up to {answer} are longer than the"
+                f" context of {self._window}",
+                mend="raise `serve.max_model_len` of all variants, ask with fewer examples"
+                " (`num_fewshot`), or take the task out of its suite",
+            )
 
     async def get_batched_requests(
         self,

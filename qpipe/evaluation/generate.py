@@ -130,13 +130,24 @@ def _tokenizer(folder: Path) -> Callable[[str], int]:
     from transformers import AutoTokenizer
 
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        tokenizer = AutoTokenizer.from_pretrained(
+            folder, local_files_only=True, trust_remote_code=_trusted()
+        )
     except (OSError, ValueError) as error:
         raise ValueError(
-            f"{folder} has no tokenizer: name the model's folder with --tokenizer, or run"
-            " `qpipe model` first"
+            f"{folder} has no tokenizer that loads ({error}): name the model's folder with"
+            " --tokenizer, or run `qpipe model` first"
         ) from error
     return partial(_count, tokenizer)
+
+
+def _trusted() -> bool:
+    """Whether the release here lets its model's code run."""
+    from qpipe.config import load_config
+    from qpipe.paths import Workspace
+
+    workspace = Workspace.here()
+    return workspace.release.exists() and load_config(workspace).release.model.trust_remote_code
 
 
 def _count(tokenizer: Any, text: str) -> int:

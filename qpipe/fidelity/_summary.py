@@ -74,6 +74,8 @@ def _summary(texts: pd.DataFrame) -> dict[str, Any]:
     mean, low, high = cluster_mean_interval(list(texts["kl"]))
     # The rate of disagreement, like KL, is a small positive number.
     differ, differ_low, differ_high = cluster_mean_interval([1 - text for text in texts["agree"]])
+    if differ == 0:  # what so many positions without one leave open (Hanley 1983, JAMA 249:1743)
+        differ_high = 1 - (0.5 - CONFIDENCE / 2) ** (1 / len(kl))
     p50, p95, p99 = np.percentile(kl, [50, 95, 99])
     return {
         "texts": len(texts),

@@ -117,9 +117,10 @@ def _accuracy(evidence: Evidence, limit: float) -> Iterator[Finding]:
             sentence = f"{interval} does not decide the margin {limit:g}"
             needs = f"ask more texts in {category}"
             if not unit:  # how many is known of right and wrong answers
-                reach = smallest_margin(figures["disagreement"], n)
+                disagreement, effect = figures["disagreement"], figures["design_effect"]
+                reach = smallest_margin(disagreement, n / effect)
                 sentence += f" (so many questions certify {reach:.3f} at best)"
-                needed = questions_needed(figures["disagreement"], limit, delta)
+                needed = effect * questions_needed(disagreement, limit, delta)
                 needs = f"ask {_count(needed)} questions in {category}"
             yield Finding("accuracy", Outcome.UNDECIDED, sentence, needs)
     for category in evidence["categories_missing"]:
@@ -155,7 +156,10 @@ def _measured(evidence: Evidence, limit: float) -> Iterator[Finding]:
 
 
 def _truncated(evidence: Evidence, limit: float) -> Iterator[Finding]:
-    """Categories that likelihood judges have no answers to cut."""
+    """Categories that likelihood judges have no answers to cut.
+
+    Failing is held for all categories together.
+    """
     for category, figures in evidence["categories"].items():
         if not figures["answers"]:
             continue
@@ -167,10 +171,10 @@ def _truncated(evidence: Evidence, limit: float) -> Iterator[Finding]:
         if high <= limit:
             sentence = f"{interval}, within the limit {limit:.1%}"
             yield Finding("truncated", Outcome.PASS, sentence)
-        elif low > limit:
+        elif figures["truncated_excess_ci_low_all"] > limit:
             yield Finding("truncated", Outcome.FAIL, f"{interval}, above the limit {limit:.1%}")
         else:
-            sentence = f"{interval}, an interval that contains the limit {limit:.1%}"
+            sentence = f"{interval}, which does not decide the limit {limit:.1%}"
             needs = f"ask more questions in {category}, or allow longer answers"
             yield Finding("truncated", Outcome.UNDECIDED, sentence, needs)
 

@@ -1,7 +1,7 @@
 """A variant as a running server."""
 
 from qpipe.serving._client import Client, Completion, PromptLogprobs, Tokens
-from qpipe.serving._plan import Plan, context_tokens, plan_serving
+from qpipe.serving._plan import Plan, context_tokens, plan_serving, shortest_context
 from qpipe.serving._server import Server, start
 
 __all__ = [
@@ -13,5 +13,6 @@ __all__ = [
     "Tokens",
     "context_tokens",
     "plan_serving",
+    "shortest_context",
     "start",
 ]

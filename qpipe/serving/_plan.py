@@ -15,7 +15,7 @@ from qpipe.records import read_json
 from qpipe.schemes import WIDE, Mode, mode_of
 from qpipe.serving._simulated import simulated_checkpoint
 
-__all__ = ["Plan", "context_tokens", "plan_serving"]
+__all__ = ["Plan", "context_tokens", "plan_serving", "shortest_context"]
 
 MAX_MODEL_LEN = 2048
 DEFAULTS = Serve(max_model_len=MAX_MODEL_LEN, max_num_seqs=64, start_timeout_s=300)
@@ -119,6 +119,11 @@ def plan_serving(
 def context_tokens(config: Config, variant: str) -> int:
     """The context window that ``variant`` is served with."""
     return config.release.serve_of(variant).max_model_len or MAX_MODEL_LEN
+
+
+def shortest_context(config: Config) -> int:
+    """The context window that every variant has."""
+    return min(context_tokens(config, name) for name in config.release.names)
 
 
 def _as_served(mode: Mode, serve: Serve) -> Mode:

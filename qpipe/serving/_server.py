@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,7 +78,17 @@ class Server:
             **self.plan.mode.record(),
             "hardware": hardware.record(),
             "serve": self.plan.serve.model_dump(exclude_none=True),
+            "environment": _of_the_engine(os.environ),
         }
+
+
+def _of_the_engine(environment: Mapping[str, str]) -> dict[str, str]:
+    """What the shell tells the engine besides the release; keys stay secret."""
+    return {
+        name: value
+        for name, value in sorted(environment.items())
+        if name.startswith("VLLM_") and not name.endswith("KEY")
+    }
 
 
 @contextmanager

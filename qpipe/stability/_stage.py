@@ -82,7 +82,8 @@ def measure_stability(
         "samples": settings.samples,
         "temperature": settings.temperature,
         "data_hash": digest(
-            [[each.suite, each.prompt] for each in questions], settings.model_dump()
+            [[each.suite, each.prompt, each.row.model_dump(mode="json")] for each in questions],
+            settings.model_dump(),
         ),
         "questions": entries,
         "exercises": client.tokens().since(before),

@@ -10,12 +10,13 @@ __all__ = ["questions_needed", "smallest_margin"]
 
 
 def smallest_margin(
-    disagreement: float, questions: int, confidence: float = 0.95, power: float = 0.8
+    disagreement: float, questions: float, confidence: float = 0.95, power: float = 0.8
 ) -> float:
     """The smallest non-inferiority margin that so many questions certify with this power.
 
     ``(z_alpha + z_beta) * sqrt(disagreement / questions)`` for a variant that is truly equal
-    (arXiv 2605.28873); never below what questions without a disagreement certify.
+    (arXiv 2605.28873); never below what questions without a disagreement certify. Where questions
+    depend on each other, ``questions`` is their number by the design effect.
     """
     z = _quantile(confidence)
     reach = (z + float(stats.norm.ppf(power))) * math.sqrt(disagreement / questions)

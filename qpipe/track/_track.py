@@ -89,6 +89,7 @@ def _inputs(config: Config) -> dict[str, list[Path]]:
         files[name] = [
             workspace.evaluation(name) / "results.json",
             workspace.fidelity(name),
+            workspace.stability(name),
             workspace.bench(name),
         ]
     return {name: [path for path in paths if path.exists()] for name, paths in files.items()}

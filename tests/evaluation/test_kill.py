@@ -16,6 +16,7 @@ import pytest
 from qpipe.config import BusinessSuite, Config
 from qpipe.errors import EngineError
 from qpipe.evaluation import plan_suites, run_suites
+from qpipe.serving import Tokens
 from tests.evaluation.test_run import make_config, write_rows
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ def evaluate(root: Path, kind: str, base_url: str, tokenizer_dir: Path) -> None:
         tokenizer_dir=tokenizer_dir,
         checkpoint_hash="c",
         context={},
+        tokens=lambda: Tokens(0, 0, 0, 0),
         out_dir=root / "out",
     )
 

@@ -85,7 +85,7 @@ def test_tasks_over_local_rows(tmp_path: Path, engine: FakeEngine, run: Run) -> 
     tasks = {"arc_easy": write_arc(tmp_path), "gsm8k": write_gsm8k(tmp_path, limit=1)}
     config = over(tmp_path, **tasks)
     results = run(config)
-    found = {"n": 2, "score": 0.5, "unit": None, "truncated_share": 0.0}
+    found = {"n": 2, "score": 0.5, "unit": None, "truncated_share": 0.0, "empty": 0}
     assert results["categories"]["knowledge"] == found
     assert results["tasks"]["arc_easy"]["value"] == 0.5
     task = results["tasks"]["gsm8k"]

@@ -264,6 +264,18 @@ def test_fields_of_json_answers(tmp_path: Path, engine: FakeEngine, run: Run) ->
     assert fields["town"]["precision"] == 0.0 and fields["town"]["f1"] is None
 
 
+@pytest.mark.parametrize("kind", ["generated", "likelihood"])
+def test_what_does_not_fit_the_context_is_not_cut(tmp_path: Path, run: Run, kind: str) -> None:
+    row: dict[str, Any] = {"scorer": "numeric", "reference": 2, "level": 1, "max_tokens": 5}
+    if kind == "likelihood":
+        row = {"scorer": "choice", "reference": 0, "choices": ["aaaa", "bb"], "level": 1}
+    # 58 letters, BOS, and five tokens of an answer: as many as are asked for or scored.
+    write_rows(tmp_path, {"math": [{**row, "prompt": "x" * 58}]})
+    run(make_config(tmp_path, {"mine": MATH}, max_model_len=65))
+    with pytest.raises(InvalidMeasurement, match=r"longer than the context of 63"):
+        run(make_config(tmp_path, {"mine": MATH}, max_model_len=63), checkpoint="c1")
+
+
 def test_a_suite_names_the_tag_of_dependent_questions(tmp_path: Path, run: Run) -> None:
     tags = ["cluster:x", "template:sums"]
     write_rows(tmp_path, {"math": [{**ROWS["math"][0], "tags": tags}]})

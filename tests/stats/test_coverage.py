@@ -71,6 +71,33 @@ def test_coverage_with_repeats_of_one_question(fields: int, rounds: int) -> None
     assert independent < clustered
 
 
+def test_rare_losses_of_graded_answers_are_not_passed() -> None:
+    """A few questions are lost whole; most others do not move, some do by a little."""
+    rng = np.random.default_rng(5)
+    for n, rounds in ((16, 400), (40, 300)):
+        passed = 0
+        for _ in range(rounds):
+            baseline = np.full(n, 0.9)
+            change = np.where(rng.random(n) < 0.2, rng.choice([-0.1, 0.1], n), 0.0)
+            variant = np.where(rng.random(n) < 0.08, 0.0, baseline + change).clip(0, 1)
+            # The true loss is about 0.072: a margin of 0.05 must not be passed.
+            passed += paired_difference(baseline, variant).ci_low > -0.05
+        assert passed / rounds <= 0.05
+
+
+def test_graded_answers_are_no_surer_than_right_and_wrong_ones() -> None:
+    baseline = np.full(40, 0.5)
+    one = baseline.copy()
+    one[0] = 0.6
+    none, some = paired_difference(baseline, baseline), paired_difference(baseline, one)
+    assert some.ci_low <= none.ci_low + one.mean() - 0.5 + 1e-9
+    assert some.ci_high >= none.ci_high
+    # Log-likelihoods have no such floor: every text says something of the difference.
+    texts = np.linspace(-4, -3, 40)
+    exact = paired_difference(texts, texts - 0.01 + np.linspace(-1e-3, 1e-3, 40))
+    assert -0.011 < exact.ci_low < exact.ci_high < -0.009
+
+
 def test_one_label_a_question_changes_nothing() -> None:
     rng = np.random.default_rng(3)
     baseline, variant = rng.random(50), rng.random(50)

@@ -63,7 +63,7 @@ def test_artifacts(tracked: tuple[Config, dict[str, Any], Any]) -> None:
     names = {item.path for item in client.list_artifacts(record["run_id"], "report")}
     assert names == {"report/index.html", "report/report.md"}
     names = {item.path for item in client.list_artifacts(record["children"]["gptq"])}
-    assert names == {"eval", "fidelity", "bench"}
+    assert names == {"eval", "fidelity", "stability", "bench"}
     assert (config.workspace.root / "mlflow" / "mlflow.db").exists()
 
 
@@ -108,7 +108,7 @@ def test_a_killed_run_is_closed(tracked: tuple[Config, dict[str, Any], Any]) -> 
 
 
 def test_lengths_of_text_are_metrics() -> None:
-    figures = {"score": 0.5, "delta": -0.25, "truncated_share": None}
+    figures = {"score": 0.5, "delta": -0.25, "truncated_share": None, "unit": None}
     entry = {"categories": {"long-context": figures}, "lengths": {"8k": figures}}
     found = metrics_of(entry)
     assert found["acc/tokens-8k"] == 0.5 and found["delta/tokens-8k"] == -0.25
