@@ -64,10 +64,13 @@ def test_the_answers_are_kept_and_no_engine_is_left(killable: Path) -> None:
     log = killable / ".qpipe" / "logs" / "serve-bf16.log"
     env = {**os.environ, "QPIPE_ENVS": str(ENVS)}
     subprocess.run([*MEASURE[:3], "model"], cwd=killable, env=env, check=True, capture_output=True)
-    with subprocess.Popen(MEASURE, cwd=killable, env=env) as process:
+    process = subprocess.Popen(MEASURE, cwd=killable, env=env)
+    try:
         until(lambda: served(log) >= ROWS // 3 or process.poll() is not None, 240)
         family = psutil.Process(process.pid).children(recursive=True)
+    finally:
         process.kill()
+        process.wait()
     assert len(family) >= 2, "the engine and what watches it"
     _, left = psutil.wait_procs(family, timeout=2 * GRACE_S)
     assert not left

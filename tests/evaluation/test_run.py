@@ -378,6 +378,16 @@ def test_no_answer_is_no_zero(
     assert scores == {"mine-math": 0.5, "mine-sort": 0.5}
 
 
+def test_long_prompts_reach_the_engine_whole(tmp_path: Path, engine: FakeEngine, run: Run) -> None:
+    """The engine refuses what is too long for it; nothing cuts it before in silence."""
+    long = "x" * 5000
+    rows = [{**row, "prompt": f"{row['prompt']}{long}?"} for row in ROWS["sort"]]
+    write_rows(tmp_path, {**ROWS, "sort": rows})
+    run(make_config(tmp_path, {"mine": business(False)}))
+    asked = {engine.text(body) for body in engine.requests}
+    assert {f"So bad!{long}? good", f"So bad!{long}? bad", f"Capital?{long}?"} <= asked
+
+
 def test_empty_answers_are_counted(tmp_path: Path, engine: FakeEngine, run: Run) -> None:
     write_rows(tmp_path, ROWS)
     engine.answer = lambda prompt: (
