@@ -39,7 +39,8 @@ def validate(config: Config) -> None:
     faults += [*suite_faults(config, business), *_readers(config)]
     if (config.workspace.model / "config.json").exists():
         try:
-            preflight(config.schemes, linears(config.workspace.model))
+            modules = linears(config.workspace.model)
+            preflight(config.schemes, modules, config.release.devices)
         except ConfigError as error:
             faults.extend(error.faults)
     if faults:

@@ -305,6 +305,16 @@ class Release(Model):
             return self.variants[self.fallback[name].source]
         return self.variants.get(name)
 
+    @property
+    def devices(self) -> dict[str, int]:
+        """Most devices that a scheme's variants are spread over, by scheme."""
+        found: dict[str, int] = {}
+        for name in self.names:
+            if (source := self.source_of(name)) is not None:
+                spread = self.serve_of(name).tensor_parallel_size or 1
+                found[source.scheme] = max(found.get(source.scheme, 1), spread)
+        return found
+
     def serve_of(self, name: str) -> Serve:
         """Engine settings of one variant as the release file has them."""
         if name == BASELINE:

@@ -36,7 +36,7 @@ def make_variant(config: Config, variant: str, progress: Callable[[str], None]) 
     model_manifest = read_json(workspace.model / "manifest.json", "qpipe model")
     modules = linears(workspace.model)
     # All of them before the first: a night must not end at the fifth variant's typing error.
-    preflight(config.schemes, modules)
+    preflight(config.schemes, modules, release.devices)
     scheme = config.schemes[source.scheme]
     restored = _restored(config, variant, modules)
     scheme = scheme.model_copy(update={"ignore": [*scheme.ignore, *restored]})

@@ -11,6 +11,9 @@ from qpipe.model import Linear
 
 __all__ = ["preflight", "quantized_modules"]
 
+# Tensor parallelism gives each device a part of these modules' inputs, and of others' outputs.
+SPLIT_BY_INPUTS = ("o_proj", "down_proj")
+
 
 def quantized_modules(scheme: Scheme, modules: Iterable[Linear]) -> list[Linear]:
     """The linear modules whose weights the scheme quantizes."""
@@ -19,8 +22,14 @@ def quantized_modules(scheme: Scheme, modules: Iterable[Linear]) -> list[Linear]
     return [module for module in modules if not _ignored(module.name, scheme.ignore)]
 
 
-def preflight(schemes: Mapping[str, Scheme], modules: Collection[Linear]) -> None:
+def preflight(
+    schemes: Mapping[str, Scheme],
+    modules: Collection[Linear],
+    devices: Mapping[str, int] | None = None,
+) -> None:
     """Check each scheme, by name, on every linear module that it quantizes.
+
+    ``devices`` says how many a scheme's variants are spread over, where that is more than one.
 
     Raises:
         ConfigError: with each distinct size that a group or block of any scheme does not divide,
@@ -36,13 +45,17 @@ def preflight(schemes: Mapping[str, Scheme], modules: Collection[Linear]) -> Non
                 fault = Fault(f"configs/schemes/{name}.yaml", "ignore", message, mend)
                 faults[fault.file, fault.key, 0] = fault
             for module in quantized:
-                for size, fault in _misfits(name, scheme.weights, module):
+                for size, fault in _misfits(
+                    name, scheme.weights, module, (devices or {}).get(name, 1)
+                ):
                     faults.setdefault((fault.file, fault.key, size), fault)
     if faults:
         raise ConfigError(faults.values())
 
 
-def _misfits(name: str, args: QuantArgs, module: Linear) -> Iterable[tuple[int, Fault]]:
+def _misfits(
+    name: str, args: QuantArgs, module: Linear, devices: int
+) -> Iterable[tuple[int, Fault]]:
     """Sizes of ``module`` that a group or a block does not divide."""
 
     def fault(key: str, part: int, size: int, side: str, unit: str) -> tuple[int, Fault]:
@@ -52,6 +65,11 @@ def _misfits(name: str, args: QuantArgs, module: Linear) -> Iterable[tuple[int, 
 
     if args.group_size and module.in_features % args.group_size:
         yield fault("group_size", args.group_size, module.in_features, "inputs", "")
+    elif args.group_size and module.name.endswith(SPLIT_BY_INPUTS):
+        inputs = module.in_features // devices
+        if inputs % args.group_size:
+            side = f"inputs on each of {devices} devices"
+            yield fault("group_size", args.group_size, inputs, side, "")
     if args.block_structure and module.out_features % args.block_structure[0]:
         rows = args.block_structure[0]
         yield fault("block_structure", rows, module.out_features, "outputs", " rows")

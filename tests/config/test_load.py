@@ -256,6 +256,25 @@ def test_serve_of() -> None:
     assert sizes == {"bf16": (1024, 2), "gptq": (512, 8), "mixed": (512, 4)}
 
 
+def test_devices_of_schemes() -> None:
+    release = Release.model_validate(
+        release_body(
+            serve={"tensor_parallel_size": 2},
+            variants={
+                "small": {"scheme": "a", "serve": {"tensor_parallel_size": 1}},
+                "large": {"scheme": "a", "serve": {"tensor_parallel_size": 4}},
+                "other": {"scheme": "b"},
+            },
+            sensitivity={},
+            fallback={
+                "mixed": {"source": "other", "restore_units": 1}
+                | {"serve": {"tensor_parallel_size": 8}}
+            },
+        )
+    )
+    assert release.devices == {"a": 4, "b": 8}
+
+
 @pytest.mark.parametrize(
     "weights",
     [

@@ -81,3 +81,19 @@ def test_quantizing_nothing_is_a_fault(modules: list[Linear]) -> None:
 def test_what_has_no_groups_fits() -> None:
     preflight({"mine": scheme(strategy="channel")}, MODULES)
     preflight({"mine": scheme()}, MODULES)
+
+
+@pytest.mark.parametrize(("devices", "fits"), [(1, True), (4, True), (16, False)])
+def test_groups_of_each_devices_part(devices: int, fits: bool) -> None:
+    """1536 inputs of down_proj in 16 parts of 96; what is split by outputs stays whole."""
+    mine = scheme(strategy="group", group_size=64)
+    if fits:
+        preflight({"mine": mine}, MODULES, {"mine": devices, "other": 16})
+        return
+    with pytest.raises(ConfigError) as caught:
+        preflight({"mine": mine}, MODULES, {"mine": devices})
+    (fault,) = caught.value.faults
+    assert fault.message == (
+        "64 does not divide 96 inputs on each of 16 devices (model.layers.0.mlp.down_proj)"
+    )
+    assert fault.mend == "take 32, or ignore the module"
