@@ -263,8 +263,8 @@ def _malformed(outputs: Any) -> EngineError:
 def _choices(outputs: Any) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """The one choice of each response, and what the response says of its tokens.
 
-    lm-eval takes what comes: an answer less would give all later ones to other questions, and what
-    the engine broke off would be judged as if the model had said it.
+    lm-eval takes what comes: a choice more or less would lead it astray, and what the engine broke
+    off would be judged as if the model had said it.
     """
     for output in outputs if isinstance(outputs, list) else [outputs]:
         (choice,) = output["choices"]
