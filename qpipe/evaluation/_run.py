@@ -188,12 +188,17 @@ def _evaluate(model: CachingLM, cell: Cell, seed: int, log: Path) -> Result:
         "score": float(samples["score"].mean()),
         "empty": int(samples["empty"].sum()),
         # lm-eval's own figure: a perplexity where scores are log-likelihoods; a tag has none.
-        "value": outcome["results"].get(cell.task, {}).get(metric),
+        "value": _figure(outcome["results"], cell.task, metric),
         "data_hash": cell.data_hash,
         "seconds": round(seconds, 3),
         "fields": field_table(outcome["samples"], cell),
     }
     return Result(record, samples)
+
+
+def _figure(results: dict[str, dict[str, Any]], task: str, metric: str) -> float | None:
+    found = results.get(task, {}).get(metric)
+    return None if found is None else float(found)
 
 
 def _write(

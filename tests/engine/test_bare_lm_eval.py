@@ -190,7 +190,7 @@ def config(workspace: Path, tmp_path_factory: pytest.TempPathFactory) -> Config:
         (root / name).parent.mkdir(parents=True)
         (root / name).write_text(yaml.safe_dump(body))
     (root / "evalsets" / "public" / "rows.py").write_text((root / "rows.py").read_text())
-    for name in ("calib", "configs/schemes", "evalsets/heldout"):
+    for name in ("calib", "configs/envs", "configs/schemes", "evalsets/heldout"):
         (root / name).symlink_to(REPO / name)
     subprocess.run(
         [sys.executable, "-m", "qpipe", "model"],
@@ -266,7 +266,7 @@ def test_every_value_and_every_answer(config: Config, server: Server, tmp_path: 
     assert len(results["tasks"]) == 8
     for name, found in results["tasks"].items():
         theirs, metric = expected[name], found["metric"]
-        assert repr(found["value"]) == repr(theirs["results"][f"bare_{name}"][metric]), name
+        assert repr(found["value"]) == repr(float(theirs["results"][f"bare_{name}"][metric])), name
         mine = samples[samples["task"] == name]
         wanted = metric.partition(",")[2]
         logged = [each for each in theirs["samples"][f"bare_{name}"] if each["filter"] == wanted]
