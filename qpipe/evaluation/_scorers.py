@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+import textwrap
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -29,14 +30,14 @@ __all__ = [
     "score",
 ]
 
-SCORERS_VERSION = 2
+SCORERS_VERSION = 3
 """Counts up when a scorer judges differently, so that kept cells are computed again."""
 
 _NUMBER = re.compile(r"[-+]?(?:(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d{1,3})?")
 _MINUS = str.maketrans("−–", "--")
 _LARGEST = 1e15  # whole numbers beyond are not told apart as floats
-_FENCED = re.compile(r"^```(?:python3?|py)[ \t]*\n(.*?)(?:^```|\Z)", re.DOTALL | re.MULTILINE)
-_BARE = re.compile(r"\A\s*```[ \t]*\n(.*?)(?:^```|\Z)", re.DOTALL | re.MULTILINE)
+_FENCE = re.compile(r"^[ \t]*```[ \t]*([\w+#.-]*)[^`\n]*(?:\n|\Z)", re.MULTILINE)
+_PYTHON = ("python", "python3", "py", "py3")
 
 
 @dataclass(frozen=True)
@@ -230,10 +231,51 @@ def _code_tests(row: Row, answer: str) -> float:
 
 
 def _code(row: Row, answer: str) -> str:
-    """The first fenced block of Python; else the text, which goes on after ``prefix``."""
-    if fenced := _FENCED.search(answer) or _BARE.search(answer):
-        return fenced[1]
-    return (row.prefix or "") + answer.split("\n```", 1)[0]
+    """The first fenced block of Python, else of any kind; else the text, after ``prefix``."""
+    blocks = list(_blocks(answer))
+    if python := [code for label, code in blocks if label in _PYTHON]:
+        return python[0]
+    fence = _FENCE.search(answer)
+    text = _after(row.prefix or "", answer[: fence.start()] if fence else answer)
+    # A prompt may end in an open fence: then the first one of the answer closes it.
+    if not blocks or _is_code(text):
+        return text
+    return next((code for label, code in blocks if not label), blocks[0][1])
+
+
+def _blocks(answer: str) -> Iterator[tuple[str, str]]:
+    """Label and code of every fenced block.
+
+    One that the answer's end cuts off counts if nothing else can be meant: it is labelled Python,
+    or the answer starts with it.
+    """
+    fences = list(_FENCE.finditer(answer))
+    label, start = None, 0
+    for fence in fences:
+        if label is not None:
+            yield label, textwrap.dedent(answer[start : fence.start()])
+        closes = label is not None and not fence[1]
+        label, start = None if closes else fence[1].lower(), fence.end()
+    if label is not None:
+        first = len(fences) == 1 and not answer[: fences[0].start()].strip()
+        if label in _PYTHON or (first and not label):
+            yield label, textwrap.dedent(answer[start:])
+
+
+def _after(prefix: str, text: str) -> str:
+    """``text`` as it goes on from ``prefix``, which it may say again."""
+    again = prefix.strip() and text.lstrip().startswith(prefix.strip())
+    return text.lstrip() if again else prefix + text
+
+
+def _is_code(text: str) -> bool:
+    """Whether ``text`` is Python that names something; single words of prose are Python too."""
+    try:
+        body = ast.parse(text).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    names = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Assign)
+    return any(isinstance(node, names) for node in body)
 
 
 SCORERS: Mapping[str, Scorer] = {

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from typing import Any
 
 import pytest
@@ -160,12 +161,54 @@ def test_the_score_is_the_f1_of_the_counts(wanted: dict[str, Any], answer: str) 
     assert all(one.wanted and one.present for one in counts if one.right)
 
 
+PREFIX = "def f(n):\n"
+BODY = "    if n:\n        return n\n    return 1\n"
+WHOLE = PREFIX + BODY
+
+
 @given(code=st.text(st.characters(exclude_characters="`\r")), around=st.text("ab \n"))
 def test_code_is_taken_out_of_its_fence(code: str, around: str) -> None:
-    question = row("code_tests", "assert f", prefix="def f():\n")
-    for tag in ("python", "py", "python3"):
-        assert _code(question, f"{around}\n```{tag}\n{code}\n```\n{around}") == f"{code}\n"
-    assert _code(question, code) == f"def f():\n{code}"
+    question = row("code_tests", "assert f", prefix=PREFIX)
+    for label in ("python", "py", "python3", "Python", "PY"):
+        fenced = f"{around}\n```{label}\n{code}\n```\n{around}"
+        assert _code(question, fenced) == textwrap.dedent(f"{code}\n")
+    assert _code(question, code) == f"{PREFIX}{code}"
+
+
+@pytest.mark.parametrize("prefix", [None, PREFIX])
+@pytest.mark.parametrize("label", ["python", "Python", "PYTHON3", "py", "Py", "", "text", "c++"])
+@pytest.mark.parametrize(
+    "before", ["", "Sure:\n", "Sure\n", "It is short.\n\n", "\n\n", "1. So:\n"]
+)
+@pytest.mark.parametrize("indent", ["", "   ", "\t"])
+def test_a_closed_fence_is_found(prefix: str | None, label: str, before: str, indent: str) -> None:
+    block = textwrap.indent(f"```{label}\n{WHOLE}```\nThat is all.", indent)
+    question = row("code_tests", "assert f", prefix=prefix)
+    assert _code(question, before + block) == WHOLE
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        f"Install it:\n```bash\npip install x\n```\nThen:\n```\n{WHOLE}```",
+        f"```\n>>> f(1)\n```\n```Python\n{WHOLE}```\nor\n```python\npass\n```",
+        f"```python\n{WHOLE}```text\n1\n```",
+        f"```python\n{WHOLE}",
+        f"So:\n```py\n{WHOLE}",
+        f"```\n{WHOLE}",
+    ],
+)
+def test_the_block_of_python_is_taken(answer: str) -> None:
+    assert _code(row("code_tests", "assert f"), answer) == WHOLE
+
+
+@pytest.mark.parametrize(
+    "after",
+    ["", "```", "```\nIt is short.", "```\nUse:\n```\nf(2)\n```", "```\nIt is:\n```text\n2\n```"],
+)
+@pytest.mark.parametrize("answer", [BODY, WHOLE, f"\n{WHOLE}", f" {WHOLE}"])
+def test_an_answer_goes_on_from_the_prefix_or_says_it_again(answer: str, after: str) -> None:
+    assert _code(row("code_tests", "assert f", prefix=PREFIX), answer + after) == WHOLE
 
 
 @pytest.mark.parametrize("name", SCORERS)
