@@ -58,8 +58,8 @@ class Row(BaseModel):
     """How the answer is judged: a built-in scorer, or one of the suite's own."""
     choices: list[Text] | None = Field(default=None, min_length=2)
     """For ``choice``: the answers whose likelihoods are compared."""
-    tolerance: float = Field(default=0.0, ge=0, allow_inf_nan=False)
-    """For ``numeric``: largest difference that is still right."""
+    tolerance: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    """For ``numeric``: largest difference that is still right; 0 when absent."""
     prefix: Text | None = None
     """For ``code_tests``: code that an answer without a fenced block goes on from."""
     tags: list[str] = Field(default_factory=list)

@@ -84,14 +84,22 @@ class FieldCount(NamedTuple):
 
 def field_counts(row: Row, answer: str) -> dict[str, FieldCount]:
     """By field of the reference or of the first JSON object in ``answer``."""
-    wanted = {key: normalise(str(value)) for key, value in row.reference.items()}
-    got = {key: normalise(str(value)) for key, value in _first_object(answer).items()}
+    wanted, got = row.reference, _first_object(answer)
     return {
         key: FieldCount(
-            key in wanted, key in got, key in wanted and key in got and wanted[key] == got[key]
+            key in wanted, key in got, key in wanted and key in got and _same(wanted[key], got[key])
         )
         for key in [*wanted, *(key for key in got if key not in wanted)]
     }
+
+
+def _same(wanted: Any, got: Any) -> bool:
+    """Whether two values of a field are equal: 12 and 12.0 are, ``null`` and "none" are not."""
+    if any(value is None or isinstance(value, bool) for value in (wanted, got)):
+        return wanted is got
+    if isinstance(wanted, int | float) and isinstance(got, int | float):
+        return wanted == got
+    return normalise(str(wanted)) == normalise(str(got))
 
 
 def field_summary(counts: Iterable[Mapping[str, FieldCount]]) -> dict[str, dict[str, float | None]]:
@@ -149,7 +157,7 @@ def _numeric(row: Row, answer: str) -> float:
         return 0.0
     value = float(found.group().replace(",", ""))
     # Decimal fractions that are equal on paper may differ in the last bit.
-    slack = row.tolerance + 1e-9 * max(1.0, abs(float(row.reference)))
+    slack = (row.tolerance or 0.0) + 1e-9 * max(1.0, abs(float(row.reference)))
     return float(abs(value - float(row.reference)) <= slack)
 
 
@@ -280,7 +288,7 @@ def _is_code(text: str) -> bool:
 
 SCORERS: Mapping[str, Scorer] = {
     "exact": Scorer(_wrong_line, _exact),
-    "numeric": Scorer(_wrong_number, _numeric),
+    "numeric": Scorer(_wrong_number, _numeric, takes=("tolerance",)),
     "contains": Scorer(_wrong_text, _contains),
     "choice": Scorer(_wrong_choice, _choice, needs=("choices",)),
     "json_fields": Scorer(_wrong_fields, _json_fields),

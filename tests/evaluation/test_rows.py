@@ -40,6 +40,7 @@ def without(key: str) -> dict[str, Any]:
         ({**GOOD, "reference": float("inf")}, "row", "beyond"),
         ({**GOOD, "reference": 10**400}, "row", "beyond"),
         ({**GOOD, "tolerance": float("inf")}, "tolerance", "finite"),
+        ({**GOOD, "scorer": "exact", "tolerance": 0.1}, "row", "goes with scorer 'numeric'"),
         ({**GOOD, "scorer": "exact", "reference": "?"}, "row", "no letter and no digit"),
         ({**GOOD, "scorer": "contains", "reference": " "}, "row", "no letter and no digit"),
         ({**GOOD, "scorer": "exact", "reference": "a\nb"}, "row", "several lines"),

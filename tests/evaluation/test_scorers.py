@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import json
 import textwrap
 from typing import Any
@@ -65,6 +66,18 @@ def test_tolerance_is_inclusive() -> None:
     assert score(row("numeric", 1.0, tolerance=0.1), "1.2") == 0
 
 
+def test_tolerance_is_zero_when_absent() -> None:
+    for question in (row("numeric", 1.0), row("numeric", 1.0, tolerance=None)):
+        assert (score(question, "1.0"), score(question, "1.001")) == (1, 0)
+
+
+@pytest.mark.parametrize("tolerance", [0, 0.1])
+@pytest.mark.parametrize("name", sorted(SCORERS.keys() - {"numeric"}))
+def test_only_numeric_takes_a_tolerance(name: str, tolerance: float) -> None:
+    with pytest.raises(ValidationError, match="'tolerance' goes with scorer 'numeric'"):
+        row(name, "a", tolerance=tolerance)
+
+
 @pytest.mark.parametrize("reference", [1, "no"])
 def test_choice_takes_index_or_text(reference: int | str) -> None:
     question = row("choice", reference, choices=["yes", "no"])
@@ -127,6 +140,35 @@ def test_fields_are_counted() -> None:
         "who": FieldCount(wanted=False, present=True, right=False),
     }
     assert not any(one.present for one in field_counts(row("json_fields", WANTED), "Oslo").values())
+
+
+VALUES = [
+    [12, 12.0, 1.2e1],
+    [0.5, 5e-1],
+    [0, 0.0, -0.0],
+    [1],
+    [None],
+    [True],
+    [False],
+    ["none", "None."],
+    ["true", "TRUE"],
+    ["false"],
+    ["Oslo", " oslo "],
+]
+
+
+def test_only_equal_values_of_a_field_are_the_same() -> None:
+    for wanted in VALUES:
+        for got in VALUES:
+            for a, b in itertools.product(wanted, got):
+                scored = score(row("json_fields", {"a": a}), json.dumps({"a": b}))
+                assert scored == float(wanted is got), (a, b)
+
+
+@pytest.mark.parametrize(("number", "text"), [(12, "12"), (1.5, "1.5"), (-3, "-3")])
+def test_a_number_may_be_written_as_a_text(number: float, text: str) -> None:
+    assert score(row("json_fields", {"a": number}), json.dumps({"a": text})) == 1
+    assert score(row("json_fields", {"a": text}), json.dumps({"a": number})) == 1
 
 
 def test_precision_and_recall_a_field() -> None:
