@@ -20,6 +20,7 @@ from qpipe.evaluation import (
     score,
 )
 from qpipe.evaluation._scorers import _code
+from qpipe.evaluation._text import occurrences
 
 
 def row(scorer: str, reference: Any, **more: Any) -> Row:
@@ -59,6 +60,90 @@ def row(scorer: str, reference: Any, **more: Any) -> Row:
 )
 def test_score(scorer: str, reference: Any, answer: str, expected: float) -> None:
     assert score(row(scorer, reference), answer) == pytest.approx(expected)
+
+
+ALONE = [
+    (
+        5,
+        [
+            "5",
+            "5.",
+            "5, 6",
+            "It is 5.",
+            "(5)",
+            "5%",
+            "$5",
+            "答案是5。",
+            "5年",
+            "有5个",
+            "so...5",
+            "5 000",
+        ],
+    ),
+    (5, ["５", "5.\n6", "0.5 or 5"]),
+    (0.5, ["0.5", "0.5.", "是0.5米"]),
+    ("1,000", ["1,000", "1,000.", "1,000 EUR"]),
+    ("5 EUR", ["5 EUR.", "for 5 EUR"]),
+    ("año", ["un año", "¡Año!", "AÑO.", "答案是año"]),
+    ("Córdoba", ["en Córdoba.", "Co\u0301rdoba"]),
+    ("дом", ["Дом.", "мой дом"]),
+    ("किताब", ["यह किताब है", "किताब।"]),
+    ("Oslo", ["答案是Oslo。", "オスロ(Oslo)", "Osloです"]),
+    ("小红", ["答案是小红。", "小红的"]),
+    ("กรุงเทพ", ["อยู่กรุงเทพครับ"]),
+    ("とうきょう", ["これはとうきょうです"]),
+    ("서울", ["답은 서울입니다", "서울은"]),
+    ("C++", ["C++", "C++17"]),
+]
+WITHIN = [
+    (
+        5,
+        [
+            "0.5",
+            "5.5",
+            ".5",
+            "is .5",
+            "$.5",
+            "5,000",
+            "1,5",
+            "15",
+            "50",
+            "5e3",
+            "5万",
+            "a5",
+            "-0.5",
+        ],
+    ),
+    (1, ["1,000", "0.1", "1.5", "1，000"]),
+    (0.5, ["10.5", "0.55", "3,0.5"]),
+    ("1,000", ["1,000,000", "11,000", "1,000.5"]),
+    ("5 EUR", ["0.5 EUR", "15 EUR", "5 EURO"]),
+    ("año", ["paño", "años", "an\u0303os"]),
+    ("Córdoba", ["Córdobas"]),
+    ("дом", ["домик", "ведом"]),
+    ("क", ["कि", "किताब"]),
+    ("no", ["know", "noé", "éno", "no_one"]),
+]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "texts", "expected"), [(*one, 1) for one in ALONE] + [(*one, 0) for one in WITHIN]
+)
+def test_a_word_or_number_has_edges(wanted: Any, texts: list[str], expected: int) -> None:
+    includes = row("constraints", [{"kind": "includes", "text": str(wanted)}])
+    excludes = row("constraints", [{"kind": "excludes", "text": str(wanted)}])
+    repeats = row("constraints", [{"kind": "repeats", "text": str(wanted), "n": 2}])
+    for text in texts:
+        assert score(row("contains", wanted), text) == expected, text
+        assert score(includes, text) == expected, text
+        assert score(excludes, text) == 1 - expected, text
+        assert score(repeats, f"{text} | {text}") == expected, text
+
+
+@given(text=st.text("5.,a ñ是"), wanted=st.sampled_from(["5", "a", "ñ", ",", ".", "是"]))
+def test_a_sign_without_edges_is_found_wherever_it_stands(text: str, wanted: str) -> None:
+    found = occurrences(wanted, text)
+    assert found == text.count(wanted) if wanted in ",.是" else found <= text.count(wanted)
 
 
 def test_tolerance_is_inclusive() -> None:
