@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import random
+import re
 from collections import Counter
+from collections.abc import Iterable
+from itertools import pairwise
 
 from qpipe.evaluation.generators._draw import Draft, Template, pick, shots
 
@@ -32,20 +35,72 @@ _WORDS = (
     "window",
 )
 _VARIABLES = ("a", "count", "n", "size", "total", "x", "y")
+# What is asked for, and all bodies that are counted right.
 _FUNCTIONS = (
-    ("add(a, b)", "the sum of a and b", r"a\s*\+\s*b|b\s*\+\s*a|sum\("),
-    ("subtract(a, b)", "a minus b", r"a\s*-\s*b"),
-    ("multiply(a, b)", "the product of a and b", r"a\s*\*\s*b|b\s*\*\s*a"),
-    ("square(x)", "x squared", r"x\s*\*\s*x|x\s*\*\*\s*2|pow\(x"),
-    ("double(x)", "two times x", r"2\s*\*\s*x|x\s*\*\s*2|x\s*\+\s*x"),
-    ("is_even(n)", "whether n is even", r"n\s*%\s*2\s*==\s*0|not n\s*%\s*2"),
-    ("first(items)", "the first item", r"items\[0\]"),
-    ("last(items)", "the last item", r"items\[-1\]|items\[len\(items\)\s*-\s*1\]"),
-    ("length(items)", "how many items there are", r"len\(items\)"),
-    ("upper(text)", "the text in upper case", r"text\.upper\(\)"),
-    ("larger(a, b)", "the larger of a and b", r"max\(|a if a >=? b|b if b >=? a"),
-    ("negate(x)", "minus x", r"-\s*x|x\s*\*\s*-\s*1"),
-)
+    (
+        "add(a, b)",
+        "the sum of a and b",
+        ("a + b", "b + a", "sum([a, b])", "sum((a, b))", "sum([b, a])", "sum((b, a))"),
+    ),
+    ("subtract(a, b)", "a minus b", ("a - b", "-b + a", "a + -b", "a + (-b)", "-(b - a)")),
+    ("multiply(a, b)", "the product of a and b", ("a * b", "b * a")),
+    ("square(x)", "x squared", ("x * x", "x ** 2", "pow(x, 2)")),
+    ("double(x)", "two times x", ("2 * x", "x * 2", "x + x", "x << 1")),
+    (
+        "is_even(n)",
+        "whether n is even",
+        tuple(
+            body.format(rest)
+            for rest in ("n % 2", "(n % 2)", "n & 1", "(n & 1)")
+            for body in (
+                "{} == 0", "0 == {}", "{} != 1", "{} < 1", "not {}", "not ({})", "not bool({})",
+                "True if {} == 0 else False", "False if {} else True",
+            )
+        ),
+    ),
+    (
+        "first(items)",
+        "the first item",
+        ("items[0]", "items[0] if items else None", "next(iter(items))", "items[-len(items)]"),
+    ),
+    (
+        "last(items)",
+        "the last item",
+        (
+            "items[-1]", "items[-1] if items else None", "items[len(items) - 1]", "items[::-1][0]",
+        ),
+    ),
+    ("length(items)", "how many items there are", ("len(items)", "items.__len__()")),
+    (
+        "upper(text)",
+        "the text in upper case",
+        ("text.upper()", "str(text).upper()", "str.upper(text)"),
+    ),
+    (
+        "larger(a, b)",
+        "the larger of a and b",
+        (
+            *("max(a, b)", "max(b, a)", "max([a, b])", "max((a, b))", "max([b, a])", "max((b, a))"),
+            *(
+                body.format(left=left, right=right, orequal=orequal)
+                for left, right in (("a", "b"), ("b", "a"))
+                for orequal in ("", "=")
+                for body in (
+                    "{left} if {left} >{orequal} {right} else {right}",
+                    "{left} if ({left} >{orequal} {right}) else {right}",
+                    "{left} if {right} <{orequal} {left} else {right}",
+                    "{left} if ({right} <{orequal} {left}) else {right}",
+                )
+            ),
+        ),
+    ),
+    (
+        "negate(x)",
+        "minus x",
+        ("-x", "-(x)", "x * -1", "x * (-1)", "-1 * x", "(-1) * x", "0 - x", "x - 2 * x"),
+    ),
+)  # fmt: skip
+_TOKEN = re.compile(r"\w+|\*\*|<<|[<>=!]=|\S")
 _SNIPPETS = (
     ("Python", "def main():\n    print('{word}')"),
     ("Python", "import os\nprint(os.getcwd(), {number})"),
@@ -252,16 +307,31 @@ def _print_sorted(rng: random.Random) -> Draft:
     return _output(examples, code, sorted(words, key=lambda s: (len(s), s))[index], "list")
 
 
+def _line(bodies: Iterable[str], comment: str, flags: str = "") -> str:
+    """Pattern of a line that is one of ``bodies``, however spaced, and may end in a comment."""
+    fits = "|".join(map(_spaced, bodies))
+    return rf"{flags}\A\s*(?:{fits})\s*;?\s*(?:{comment}.*)?\Z"
+
+
+def _spaced(body: str) -> str:
+    """Pattern of ``body`` with any space between its tokens, and some between two words."""
+    tokens = _TOKEN.findall(body)
+    words = [token[0].isalnum() or token[0] == "_" for token in tokens]
+    gaps = [r"\s+" if a and b else r"\s*" for a, b in pairwise(words)]
+    return "".join(re.escape(token) + gap for token, gap in zip(tokens, [*gaps, ""], strict=True))
+
+
 def _complete(rng: random.Random) -> Draft:
-    signature, what, reference = rng.choice(_FUNCTIONS)
+    signature, what, bodies = rng.choice(_FUNCTIONS)
     example = "# return x plus one\ndef increment(x):\n    return x + 1"
     return {
         "prompt": "Complete the last line of Python code.\n\n"
         f"{example}\n\n# return {what}\ndef {signature}:\n    return",
-        "reference": reference,
+        "reference": _line((form for body in bodies for form in (body, f"({body})")), "#"),
         "scorer": "regex",
         "tags": ["completion"],
         "max_tokens": 24,
+        "stop": ["\n"],
     }
 
 
@@ -282,14 +352,19 @@ def _sql(rng: random.Random) -> Draft:
     table, column = rng.choice(("users", "orders", "books")), rng.choice(("age", "price", "year"))
     value = rng.randint(2, 99)
     words, sign = rng.choice((("more than", ">"), ("less than", "<"), ("equal to", "=")))
+    turned = {">": "<", "<": ">", "=": "="}[sign]
+    names = (column, f"{table}.{column}")
+    bodies = [f"{name} {sign} {value}" for name in names]
+    bodies += [f"{value} {turned} {name}" for name in names]
     example = "-- pages where size is more than 7\nSELECT * FROM pages WHERE size > 7;"
     return {
         "prompt": f"Complete the last SQL query.\n\n{example}\n\n"
         f"-- {table} where {column} is {words} {value}\nSELECT * FROM {table} WHERE",
-        "reference": rf"{column}\s*{sign}\s*{value}\b",
+        "reference": _line((form for body in bodies for form in (body, f"({body})")), "--", "(?i)"),
         "scorer": "regex",
         "tags": ["completion", "sql"],
         "max_tokens": 24,
+        "stop": ["\n"],
     }
 
 

@@ -38,16 +38,22 @@ def _number(prompt: str, reference: int, *tags: str) -> Draft:
     return {**_row(prompt, "", *tags), "reference": reference, "scorer": "numeric"}
 
 
+def _next(prompt: str, word: str, *tags: str) -> Draft:
+    """A row whose answer starts with ``word``; one that goes on has more of the pattern."""
+    pattern = rf"(?i)\A\W*{word}(?![\w-])"
+    return {**_row(prompt, "", *tags), "reference": pattern, "scorer": "regex"}
+
+
 def _alternate(rng: random.Random) -> Draft:
     a, b = pick(rng, _COLOURS, 2)
-    return _row(f"Pattern: {a} {b} {a} {b} {a} {b} {a}", b, "pattern")
+    return _next(f"Pattern: {a} {b} {a} {b} {a} {b} {a}", b, "pattern")
 
 
 def _sequence(rng: random.Random) -> Draft:
     names = rng.choice((_DAYS, _MONTHS, _LETTERS))
     start = rng.randrange(len(names) - 4)
     shown = ", ".join(names[start : start + 4])
-    return _row(f"Go on: {shown},", names[start + 4], "sequence")
+    return _next(f"Go on: {shown},", names[start + 4], "sequence")
 
 
 def _where(rng: random.Random) -> Draft:

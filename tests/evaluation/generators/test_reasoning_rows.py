@@ -167,16 +167,30 @@ SOLVERS = {
 }
 
 
+def goes_on(row, words, right):
+    """Whether the row's pattern takes answers that start with ``right``, and no other."""
+    (wrong, *_) = others = [word for word in words if word != right]
+    taken = [right, f" {right}", f" {right.upper()}.", f"{right} {wrong}", f"'{right}', {wrong}"]
+    refused = ["", *others, f"{wrong} {right}", f"{wrong}, {wrong}, {right}", f"{right}{wrong}"]
+    refused += [f"{right}-{wrong}", f"The {right}", f"x{right}"]
+    hits = [text for text in [*taken, *refused] if re.search(row["reference"], text)]
+    return row["scorer"] == "regex" and hits == taken
+
+
 def test_references_and_worked_examples_are_right(release):
     for row in release["reasoning"]:
         template = row["tags"][0].removeprefix("template:")
         if template == "alternate":
             shown = row["prompt"].split()[1:]
-            assert len(shown) % 2 == 1 and set(shown[1::2]) == {row["reference"]}
+            (answer,) = set(shown[1::2])
+            assert len(shown) % 2 == 1 and goes_on(row, shown[-2:] * 2, answer)
             continue
         if template == "sequence":
             names = re.findall(r"\w+", row["prompt"].removeprefix("Go on: "))
-            assert any(" ".join([*names, row["reference"]]) in " ".join(order) for order in ORDERS)
+            order = next(list(one) for one in ORDERS if names[0] in one and names[1] in one)
+            at = order.index(names[0])
+            assert order[at : at + 4] == names
+            assert goes_on(row, [name for name in order if name], order[at + 4])
             continue
         for text, answer in blocks(row):
             assert SOLVERS[template](text) == answer.removeprefix("in the "), text
