@@ -151,7 +151,9 @@ EXAMPLES = {
 
 
 def stated(asked):
-    """What an English example asks for, read out of its words."""
+    """What an example asks for, read out of its words."""
+    if "中文" in asked:
+        return stated_chinese(asked)
     found = []
     for word, kind in (
         ("capital letters", "upper_case"),
@@ -180,6 +182,33 @@ def stated(asked):
     return found
 
 
+def stated_chinese(asked):
+    found = [{"kind": "language", "script": "Han"}]
+    found += [{"kind": "lines", "n": int(count)} for count in re.findall(r"(\d+)行", asked)]
+    for pattern, kind in (
+        (r"以“([^”]*)”开头", "starts_with"),
+        (r"以“([^”]*)”结尾", "ends_with"),
+        (r"要有“([^”]*)”", "includes"),
+        (r"要有“[^”]*”和“([^”]*)”", "includes"),
+        (r"不要用“([^”]*)”", "excludes"),
+    ):
+        found += [{"kind": kind, "text": text} for text in re.findall(pattern, asked)]
+    for word, sign in (("逗号", "，"), ("感叹号", "！")):
+        found += [{"kind": "excludes", "text": sign}] if word in asked else []
+    return found
+
+
+def test_chinese_is_read_whole(release):
+    read = set()
+    for row in release["instruction-following"]:
+        if "zh" in row["tags"]:
+            asked = row["prompt"].split("\n\n")[-1].removesuffix("\nAnswer:")
+            kinds = [sorted(map(str, some)) for some in (stated_chinese(asked), row["reference"])]
+            assert kinds[0] == kinds[1], asked
+            read.add(row["tags"][0])
+    assert read == {f"template:{name}-zh" for name in ("include", "lines", "letter")}
+
+
 def test_worked_examples_meet_what_they_ask_for(release):
     shown = {
         block
@@ -190,6 +219,7 @@ def test_worked_examples_meet_what_they_ask_for(release):
     for block in shown:
         asked, answer = re.split(r"\nAnswer:\s", block)
         constraints = EXAMPLES.get(asked) or stated(asked)
+        assert constraints, asked
         assert [c for c in constraints if not meets(c, answer)] == [], block
 
 
