@@ -250,7 +250,7 @@ def _circumstances(provenance: dict[str, Any]) -> dict[str, Any]:
 
 def _without_a_pair(pairing: Pairing, baseline: pd.DataFrame, own: _Measured) -> list[str]:
     """Categories of the baseline without a pair, but those whose every task was left out here."""
-    asked = baseline.groupby("category")["task"].agg(set)
+    asked = {str(name): set(tasks) for name, tasks in baseline.groupby("category")["task"]}
     return [each for each in pairing.missing if not asked[each] <= own.not_measured.keys()]
 
 

@@ -499,6 +499,10 @@ def test_tasks_left_out_of_both_are_noted(tmp_path: Path) -> None:
 
 def test_tasks_left_out_of_one_are_a_mismatch(tmp_path: Path) -> None:
     config = measured(tmp_path)
+    for name in ("bf16", "rtn"):
+        rows = samples(name, 40)
+        task = rows["task"].where(rows["category"].ne("math"), "mgsm")
+        write_samples(config.workspace, name, rows.assign(task=task))
     rows = samples("gptq", 40)
     write_samples(config.workspace, "gptq", rows[rows["category"] != "math"])
     left_out(config, "gptq", mgsm="math")
@@ -521,3 +525,34 @@ def test_kl_that_does_not_exercise_the_cache_says_nothing_of_it(
     cached_in_fp8(config, "w8a8", probed)
     notes = compare(config)["variants"]["w8a8"]["notes"]
     assert any("indistinguishable" in note for note in notes) == told
+
+
+def test_a_left_out_task_excuses_no_category_that_was_asked_otherwise(tmp_path: Path) -> None:
+    config = measured(tmp_path)
+    rows = samples("gptq", 40)
+    write_samples(config.workspace, "gptq", rows[rows["category"] != "math"])
+    for name in ("bf16", "gptq"):
+        left_out(config, name, mgsm="math")
+    assert compare(config)["variants"]["gptq"]["categories_missing"] == ["math"]
+
+
+def test_a_loss_to_one_side_is_no_noise(tmp_path: Path) -> None:
+    config = measured(tmp_path)
+    base = samples("bf16", 200)
+    right = base.index[base["score"].eq(1) & base["category"].eq("math")]
+    wrong = base.index[base["score"].eq(0) & base["category"].eq("math")]
+    count = min(len(right), len(wrong)) // 2
+    both = [*right[:count], *wrong[:count]]
+    again = base.assign(score=base["score"].where(~base.index.isin(both), 1 - base["score"]))
+    worse = base.assign(score=base["score"].where(~base.index.isin(right[: 2 * count]), 0.0))
+    write_samples(config.workspace, "bf16", base)
+    folder = config.workspace.evaluation("bf16") / "again"
+    folder.mkdir()
+    again.to_parquet(folder / "samples.parquet")
+    for name, rows in (("gptq", worse), ("rtn", again)):
+        write_samples(config.workspace, name, rows)
+    variants = compare(config)["variants"]
+    # As many answers changed sides, but all to the worse.
+    assert variants["gptq"]["categories"]["math"]["ci_high"] < 0
+    assert not variants["gptq"]["categories"]["math"]["inside_noise"]
+    assert variants["rtn"]["categories"]["math"]["inside_noise"]
