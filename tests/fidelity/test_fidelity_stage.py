@@ -318,7 +318,8 @@ def test_texts_begin_with_the_bos_that_the_tokenizer_gives(
     client = FakeClient([1, 2], LIKELY)
     measured(config, "bf16", client)
     bos = ByteTokenizer.bos_token_id
-    own = {bytes(text[text[0] == bos :]).decode(): text[0] == bos for text in client.texts}
+    held_out = [text for text in client.texts if text[-1] != 7]  # not the probe's answers
+    own = {bytes(text[text[0] == bos :]).decode(): text[0] == bos for text in held_out}
     assert own == {"BOS of its ": True, "print(1)": adds_bos, "Some text.": adds_bos}
     assert not any(bos in text[1:] for text in client.texts)
     texts(config.workspace, "code", "\0\0Twice")
