@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from qpipe.errors import InvalidMeasurement
-from qpipe.stats import Paired, holm, paired_difference, simultaneous
+from qpipe.stats import Paired, holm, paired_difference
 
 __all__ = [
     "KEY",
@@ -23,7 +23,17 @@ __all__ = [
 ]
 
 KEY = ["task", "doc_hash", "prompt_hash", "target_hash"]
-_SHOWN = ("delta", "ci_low", "ci_high", "p_value", "disagreement", "design_effect", "method")
+_SHOWN = (
+    "delta",
+    "ci_low",
+    "ci_high",
+    "ci_low_all",
+    "ci_high_all",
+    "p_value",
+    "disagreement",
+    "design_effect",
+    "method",
+)
 _COPY = "_copy"  # tells equal questions of one task apart
 
 
@@ -72,16 +82,7 @@ def compared_by(rows: pd.DataFrame, column: str, confidence: float) -> dict[str,
     together: who looks for the worst of many must not take chance for damage.
     """
     groups = {str(name): group for name, group in rows.groupby(column, sort=True)}
-    found = {name: _compared(group, confidence) for name, group in groups.items()}
-    family = simultaneous(confidence, len(groups))
-    for name, group in groups.items():
-        together = _paired(group, "score", family)
-        found[name] |= {
-            "ci_low_all": together.ci_low,
-            "ci_high_all": together.ci_high,
-            "truncated_excess_ci_low_all": _cut(group, family)["truncated_excess_ci_low"],
-            "family": len(groups),
-        }
+    found = {name: _compared(group, confidence, len(groups)) for name, group in groups.items()}
     adjusted = holm([entry["p_value"] for entry in found.values()])
     for entry, p_holm in zip(found.values(), adjusted, strict=True):
         entry["p_holm"] = p_holm
@@ -129,8 +130,8 @@ def _keyed(samples: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _compared(rows: pd.DataFrame, confidence: float) -> dict[str, Any]:
-    score, unit = _paired(rows, "score", confidence), unit_of(rows)
+def _compared(rows: pd.DataFrame, confidence: float, family: int = 1) -> dict[str, Any]:
+    score, unit = _paired(rows, "score", confidence, family), unit_of(rows)
     return {
         "n": score.n,
         "unit": unit,
@@ -140,7 +141,8 @@ def _compared(rows: pd.DataFrame, confidence: float) -> dict[str, Any]:
         "right_to_wrong": score.losses,
         "wrong_to_right": score.wins,
         "wrong_to_other_wrong": None if unit else _other_wrong(rows),
-        **_broken(rows, confidence),
+        **_broken(rows, confidence, family),
+        "family": family,
     }
 
 
@@ -150,43 +152,36 @@ def _other_wrong(rows: pd.DataFrame) -> int:
     return int((alike & rows["response"].ne(rows["response_baseline"])).sum())
 
 
-def _broken(rows: pd.DataFrame, confidence: float) -> dict[str, Any]:
+def _broken(rows: pd.DataFrame, confidence: float, family: int) -> dict[str, Any]:
     """Answers cut by length, and empty ones, over the questions both answered in text.
 
     Shares are ``None`` where likelihood judged all of them.
     """
-    answered = _answered(rows)
+    answered = rows.dropna(subset=["cut_baseline", "cut"])
+    cut = None if answered.empty else _paired(answered, "cut", confidence, family)
     return {
         "answers": len(answered),
-        **_cut(rows, confidence),
-        "empty_baseline": int(answered["empty_baseline"].sum()),
-        "empty": int(answered["empty"].sum()),
-    }
-
-
-def _cut(rows: pd.DataFrame, confidence: float) -> dict[str, Any]:
-    answered = _answered(rows)
-    cut = None if answered.empty else _paired(answered, "cut", confidence)
-    return {
         "truncated_share_baseline": cut and cut.mean_baseline,
         "truncated_share": cut and cut.mean_variant,
         "truncated_excess": cut and cut.delta,
         "truncated_excess_ci_low": cut and cut.ci_low,
         "truncated_excess_ci_high": cut and cut.ci_high,
+        "truncated_excess_ci_low_all": cut and cut.ci_low_all,
+        "empty_baseline": int(answered["empty_baseline"].sum()),
+        "empty": int(answered["empty"].sum()),
     }
 
 
-def _answered(rows: pd.DataFrame) -> pd.DataFrame:
-    """Questions that both answered in text."""
-    return rows.dropna(subset=["cut_baseline", "cut"])
-
-
-def _paired(rows: pd.DataFrame, column: str, confidence: float) -> Paired:
+def _paired(rows: pd.DataFrame, column: str, confidence: float, family: int) -> Paired:
     baseline: np.ndarray[Any, np.dtype[np.float64]] = rows[f"{column}_baseline"].to_numpy(float)
     clusters = rows["cluster"].to_list()
     try:
         return paired_difference(
-            baseline, rows[column].to_numpy(float), confidence, clusters=clusters
+            baseline,
+            rows[column].to_numpy(float),
+            confidence,
+            clusters=clusters,
+            comparisons=family,
         )
     except ValueError as error:
         raise InvalidMeasurement(

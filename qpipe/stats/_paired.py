@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -31,6 +32,9 @@ class Paired:
     delta: float
     ci_low: float
     ci_high: float
+    ci_low_all: float
+    """With ``ci_high_all`` an interval that holds for all ``comparisons`` together."""
+    ci_high_all: float
     p_value: float
     """Two-sided, against no difference."""
     wins: int
@@ -52,6 +56,7 @@ def paired_difference(
     confidence: float = 0.95,
     seed: int = 0,
     clusters: Sequence[Hashable] | None = None,
+    comparisons: int = 1,
 ) -> Paired:
     """The mean paired difference, its interval and its p-value.
 
@@ -67,6 +72,7 @@ def paired_difference(
         clusters: a label a question; questions that share one (repeats, one template's) depend on
             each other, so both bootstrap and sign flips move whole clusters (Davison and Hinkley
             1997, section 3.8).
+        comparisons: how many such differences are looked at together.
 
     Raises:
         ValueError: the arrays are empty, unequal in length, or not finite.
@@ -85,18 +91,22 @@ def paired_difference(
     effect = _design_effect(difference, labels)
     sizes = np.bincount(labels).astype(float)
     means = np.bincount(labels, difference) / sizes
+    interval: Callable[[float], tuple[float, float]]
     if np.isin(base, (0, 1)).all() and np.isin(other, (0, 1)).all():
-        low, high = _tango(wins / effect, losses / effect, n / effect, confidence)
+        interval = partial(_tango, wins / effect, losses / effect, n / effect)
         method = "Tango score interval"
     elif np.ptp(means) == 0:
-        low, high = _constant(means[0], n / effect, confidence, np.ptp([base, other]))
+        spread = float(np.ptp([base, other]))
+        interval = partial(_constant, float(means[0]), spread, n / effect)
         method = "score interval of a constant difference"
     else:
-        mean, low, high = mean_interval(means, sizes, confidence, seed)
+        shares = min(base.min(), other.min()) >= 0 and max(base.max(), other.max()) <= 1
+        interval = partial(_graded, means, sizes, seed, n / effect if shares else None)
         method = "BCa bootstrap" if groups >= FEW else "Student's t"
-        if min(base.min(), other.min()) >= 0 and max(base.max(), other.max()) <= 1:
-            least_low, least_high = _constant(mean, n / effect, confidence, 1.0)
-            low, high = min(low, least_low), max(high, least_high)
+    low, high = interval(confidence)
+    low_all, high_all = (
+        (low, high) if comparisons <= 1 else interval(simultaneous(confidence, comparisons))
+    )
     if groups == n and method.startswith("Tango"):
         p_value, test = _mcnemar(wins, losses), "exact McNemar"
     else:
@@ -110,6 +120,8 @@ def paired_difference(
         delta=delta,
         ci_low=min(low, delta),
         ci_high=max(high, delta),
+        ci_low_all=min(low_all, delta),
+        ci_high_all=max(high_all, delta),
         p_value=min(1.0, p_value),
         wins=wins,
         losses=losses,
@@ -181,7 +193,18 @@ def _tango_low(wins: float, losses: float, n: float, confidence: float) -> float
     return float(optimize.brentq(excess, -1.0, top))
 
 
-def _constant(difference: float, n: float, confidence: float, spread: float) -> tuple[float, float]:
+def _graded(
+    means: Array, sizes: Array, seed: int, shares: float | None, confidence: float
+) -> tuple[float, float]:
+    """Over clusters; ``shares``: how many independent questions scores from 0 to 1 are of."""
+    mean, low, high = mean_interval(means, sizes, confidence, seed)
+    if shares is None:
+        return low, high
+    least_low, least_high = _constant(mean, 1.0, shares, confidence)
+    return min(low, least_low), max(high, least_high)
+
+
+def _constant(difference: float, spread: float, n: float, confidence: float) -> tuple[float, float]:
     """No resample differs, so the bootstrap has no width: take that of n equal 0/1 answers."""
     low, high = _tango(0, 0, n, confidence)
     scale = max(1.0, spread)
