@@ -303,10 +303,11 @@ def test_gate_prints_what_a_program_can_read(
     assert json.loads(out) == record
 
 
-# SIGINT may be ignored where the tests themselves run in the background.
+# SIGINT is ignored where the tests themselves run in the background, SIGHUP under nohup.
 LONG = """
 import signal, sys, time
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 import qpipe.envs
 from qpipe.cli import main
 
