@@ -260,6 +260,7 @@ def test_every_value_and_every_answer(config: Config, server: Server, tmp_path: 
         tokenizer_dir=server.plan.tokenizer,
         checkpoint_hash=server.plan.checkpoint_hash,
         context=server.provenance(detect()),
+        tokens=server.client.tokens,
         out_dir=tmp_path / "out",
     )
     samples = pd.read_parquet(tmp_path / "out" / "samples.parquet")
