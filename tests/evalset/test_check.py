@@ -215,4 +215,4 @@ def test_two_thousand_rows_are_fast(write: Write, with_model: Path) -> None:
     config = write(rows)
     started = time.process_time()
     check_evalsets(config)
-    assert time.process_time() - started < 3
+    assert time.process_time() - started < 10  # quadratic work takes minutes
