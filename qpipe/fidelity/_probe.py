@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 from qpipe.config import Fidelity
 from qpipe.fidelity._kl import coarse_kl
-from qpipe.fidelity._requests import each, first_halves
-from qpipe.fidelity._texts import HELD_OUT
-from qpipe.serving import Client, PromptLogprobs
+from qpipe.fidelity._texts import HELD_OUT, first_halves
+from qpipe.serving import Client, PromptLogprobs, each
 from qpipe.stats import cluster_mean_interval
 
 __all__ = ["decode_vs_prefill"]

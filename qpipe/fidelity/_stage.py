@@ -11,12 +11,11 @@ import pandas as pd
 from qpipe.config import Config, Fidelity
 from qpipe.errors import InvalidMeasurement
 from qpipe.fidelity._probe import decode_vs_prefill
-from qpipe.fidelity._requests import each, first_halves
 from qpipe.fidelity._summary import compare_texts
-from qpipe.fidelity._texts import ANSWER, BASELINE, logprob_store
+from qpipe.fidelity._texts import ANSWER, BASELINE, first_halves, logprob_store
 from qpipe.records import digest, read_table, write_json
 from qpipe.schemes import quantized_kv
-from qpipe.serving import Client
+from qpipe.serving import Client, each
 
 __all__ = ["measure_fidelity"]
 

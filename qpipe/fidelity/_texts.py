@@ -19,6 +19,7 @@ __all__ = [
     "BASELINE",
     "HELD_OUT",
     "LONG_CONTEXT",
+    "first_halves",
     "held_out_texts",
     "load_paragraphs",
     "logprob_store",
@@ -95,6 +96,11 @@ def held_out_texts(config: Config, variant: str) -> pd.DataFrame:
     texts = pd.DataFrame([row for row in rows if len(row["text"]) > 1])
     texts = texts.drop_duplicates("text_hash", ignore_index=True)
     return texts if variant == BASELINE else _with_answers(config, texts)
+
+
+def first_halves(texts: pd.DataFrame) -> list[list[int]]:
+    """Prompts that leave the second half of each text to be answered."""
+    return [ids[: max(1, len(ids) // 2)] for ids in texts["text"]]
 
 
 def _held_out(category: str, ids: list[int], first: int) -> dict[str, Any]:

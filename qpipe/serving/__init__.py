@@ -1,6 +1,7 @@
 """A variant as a running server."""
 
 from qpipe.serving._client import Client, Completion, PromptLogprobs, Tokens
+from qpipe.serving._each import each
 from qpipe.serving._plan import Plan, context_tokens, plan_serving, shortest_context
 from qpipe.serving._server import Server, start
 
@@ -12,6 +13,7 @@ __all__ = [
     "Server",
     "Tokens",
     "context_tokens",
+    "each",
     "plan_serving",
     "shortest_context",
     "start",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import numpy as np
 from qpipe.config import BusinessSuite, Config
 from qpipe.evaluation import Bos, Row, Scorer, load_business, load_scorers, render, score
 from qpipe.records import digest, write_json
-from qpipe.serving import Client, Completion
+from qpipe.serving import Client, Completion, each
 from qpipe.stability._degenerate import KINDS, Sample, degenerate_kinds
 
 __all__ = ["measure_stability"]
@@ -67,12 +66,7 @@ def measure_stability(
         )
 
     before = client.tokens()
-    with ThreadPoolExecutor(config.release.evaluation.concurrency) as pool:
-        try:
-            answers = list(pool.map(ask, questions))
-        except BaseException:  # Ctrl-C must not wait for the questions that are still to come
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    answers = each(ask, questions, config.release.evaluation.concurrency)
     entries = [
         _entry(question, completions, scorers[question.suite])
         for question, completions in zip(questions, answers, strict=True)
@@ -82,7 +76,7 @@ def measure_stability(
         "samples": settings.samples,
         "temperature": settings.temperature,
         "data_hash": digest(
-            [[each.suite, each.prompt, each.row.model_dump(mode="json")] for each in questions],
+            [[one.suite, one.prompt, one.row.model_dump(mode="json")] for one in questions],
             settings.model_dump(),
         ),
         "questions": entries,
