@@ -22,6 +22,7 @@ from tenacity import AsyncRetrying, stop_after_attempt, wait_exponential
 
 from qpipe.errors import EngineError, InvalidMeasurement
 from qpipe.evaluation._prompts import Bos, render
+from qpipe.serving import require_ended
 
 __all__ = ["Answer", "LogProb", "ServedModel", "served_model"]
 
@@ -30,8 +31,6 @@ _NO_LIMIT = 1 << 30
 _LIKELIHOOD = "loglikelihood"  # under which lm-eval keeps answers
 _ATTEMPTS = 3
 _TIMEOUT_S = 600
-# How an answer ends that the model ended, or the limit of its length.
-_ENDS = ("stop", "length")
 _MALFORMED = (KeyError, TypeError, ValueError, AttributeError)
 # Of requests that fail together lm-eval awaits one; what becomes of the others is no news.
 logging.getLogger("asyncio").setLevel(logging.CRITICAL)
@@ -263,16 +262,11 @@ def _malformed(outputs: Any) -> EngineError:
 def _choices(outputs: Any) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """The one choice of each response, and what the response says of its tokens.
 
-    lm-eval takes what comes: a choice more or less would lead it astray, and what the engine broke
-    off would be judged as if the model had said it.
+    lm-eval takes what comes: a choice more or less would lead it astray.
     """
     for output in outputs if isinstance(outputs, list) else [outputs]:
         (choice,) = output["choices"]
-        if choice["finish_reason"] not in _ENDS:
-            raise EngineError(
-                f"the engine broke an answer off: its finish_reason is {choice['finish_reason']!r}",
-                mend="see the engine's log",
-            )
+        require_ended(choice)
         yield choice, output.get("usage") or {}
 
 

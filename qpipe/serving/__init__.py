@@ -1,6 +1,6 @@
 """A variant as a running server."""
 
-from qpipe.serving._client import Client, Completion, PromptLogprobs, Tokens
+from qpipe.serving._client import Client, Completion, PromptLogprobs, Tokens, require_ended
 from qpipe.serving._each import each
 from qpipe.serving._plan import Plan, context_tokens, plan_serving, shortest_context
 from qpipe.serving._server import Server, start
@@ -15,6 +15,7 @@ __all__ = [
     "context_tokens",
     "each",
     "plan_serving",
+    "require_ended",
     "shortest_context",
     "start",
 ]

@@ -14,7 +14,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from qpipe.errors import EngineError
 
-__all__ = ["Client", "Completion", "PromptLogprobs", "Tokens"]
+__all__ = ["Client", "Completion", "PromptLogprobs", "Tokens", "require_ended"]
+
+# How an answer ends that the model ended, or the limit of its length.
+_ENDS = ("stop", "length")
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,20 @@ def _well_formed() -> Iterator[None]:
             f"the server's answer is malformed: {error!r}",
             mend="see its log, and whether this version of it still speaks /v1/completions",
         ) from error
+
+
+def require_ended(choice: dict[str, Any]) -> None:
+    """Check that an answer came to its end.
+
+    Raises:
+        EngineError: the engine broke it off: it would be judged as if the model had said it.
+        KeyError: nothing is said of its end.
+    """
+    if choice["finish_reason"] not in _ENDS:
+        raise EngineError(
+            f"the engine broke an answer off: its finish_reason is {choice['finish_reason']!r}",
+            mend="see the engine's log",
+        )
 
 
 def _text(choice: dict[str, Any]) -> str:
@@ -216,9 +233,7 @@ class Client:
         if len(choices) != count:
             raise ValueError(f"{len(choices)} of {count} choices")
         for choice in choices:
-            if choice["finish_reason"] not in ("stop", "length"):
-                message = f"its finish_reason is {choice['finish_reason']!r}"
-                raise EngineError(f"the server broke an answer off: {message}", mend="see its log")
+            require_ended(choice)
         return choices
 
     def _get(self, path: str) -> httpx.Response:
