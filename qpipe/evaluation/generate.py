@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from qpipe.errors import QpipeError
 from qpipe.evaluation.generators import (
@@ -22,6 +22,9 @@ from qpipe.evaluation.generators import (
     in_words,
 )
 from qpipe.records import write_text
+
+if TYPE_CHECKING:
+    from qpipe.config import Config
 
 __all__ = ["generate", "main"]
 
@@ -119,19 +122,21 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _counted(tokens: Sequence[int | None], folder: Path) -> list[Length]:
     """Lengths by the tokenizer in ``folder``; ``None`` stands for the longest that fits."""
-    sizes = {_longest(folder) if size is None else size for size in tokens}
-    count = _tokenizer(folder)
+    config = _release_here()
+    sizes = {_longest(folder, config) if size is None else size for size in tokens}
+    # The release says whether its model's code may run.
+    count = _tokenizer(folder, config is not None and config.release.model.trust_remote_code)
     return [in_tokens(size, count) for size in sorted(sizes)]
 
 
-def _tokenizer(folder: Path) -> Callable[[str], int]:
+def _tokenizer(folder: Path, trust: bool) -> Callable[[str], int]:
     # Else transformers advises to install torch, which tokenizing does without.
     os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
     from transformers import AutoTokenizer
 
     try:
         tokenizer = AutoTokenizer.from_pretrained(
-            folder, local_files_only=True, trust_remote_code=_trusted()
+            folder, local_files_only=True, trust_remote_code=trust
         )
     except (OSError, ValueError) as error:
         raise ValueError(
@@ -141,34 +146,29 @@ def _tokenizer(folder: Path) -> Callable[[str], int]:
     return partial(_count, tokenizer)
 
 
-def _trusted() -> bool:
-    """Whether the release here lets its model's code run."""
+def _release_here() -> Config | None:
     from qpipe.config import load_config
     from qpipe.paths import Workspace
 
     workspace = Workspace.here()
-    return workspace.release.exists() and load_config(workspace).release.model.trust_remote_code
+    return load_config(workspace) if workspace.release.exists() else None
 
 
 def _count(tokenizer: Any, text: str) -> int:
     return len(tokenizer(text, verbose=False)["input_ids"])
 
 
-def _longest(folder: Path) -> int:
+def _longest(folder: Path, config: Config | None) -> int:
     """The model's limit, or the shortest context of the release here if that is less."""
-    from qpipe.config import load_config
-    from qpipe.paths import Workspace
-    from qpipe.serving import context_tokens
+    from qpipe.serving import shortest_context
 
     limits = []
     if (folder / "config.json").is_file():
         body = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         body = body.get("text_config", body)
         limits += [body["max_position_embeddings"]] if "max_position_embeddings" in body else []
-    workspace = Workspace.here()
-    if workspace.release.exists():
-        config = load_config(workspace)
-        limits += [context_tokens(config, name) for name in config.release.names]
+    if config is not None:
+        limits.append(shortest_context(config))
     if not limits:
         raise ValueError(f"`max` is not known: there is no release here, and no limit in {folder}")
     if min(limits) < SHORTEST_TOKENS:
