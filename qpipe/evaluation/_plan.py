@@ -18,7 +18,6 @@ from qpipe.evaluation._own import Reader, load_readers, load_scorers
 from qpipe.evaluation._quiet import quiet
 from qpipe.evaluation._rows import load_business
 from qpipe.evaluation._sandbox import LIMITS, require_sandbox
-from qpipe.evaluation._scorers import SCORERS_VERSION
 from qpipe.model import has_chat_template
 from qpipe.records import digest
 from qpipe.serving import shortest_context
@@ -168,7 +167,6 @@ def _business_cells(config: Config, name: str, suite: BusinessSuite) -> list[Cel
                     "chat": suite.chat,
                     "max_tokens": suite.max_tokens,
                     "cluster_by": suite.cluster_by,
-                    "scorers": SCORERS_VERSION,
                     "own_scorers": {
                         key: value for key, value in own.definitions.items() if key in used
                     },

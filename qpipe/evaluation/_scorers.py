@@ -22,16 +22,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "SCORERS",
-    "SCORERS_VERSION",
     "FieldCount",
     "Scorer",
     "field_counts",
     "field_summary",
     "score",
 ]
-
-SCORERS_VERSION = 3
-"""Counts up when a scorer judges differently, so that kept cells are computed again."""
 
 _NUMBER = re.compile(r"[-+]?(?:(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d{1,3})?")
 _MINUS = str.maketrans("−–", "--")
