@@ -24,6 +24,7 @@ __all__ = [
     "SCHEMA_VERSION",
     "digest",
     "hash_file",
+    "hash_matching",
     "read_json",
     "read_table",
     "require",
@@ -181,6 +182,12 @@ def digest(*parts: Any) -> str:
     """SHA-256 (hex) of JSON-able parts in canonical form."""
     canonical = json.dumps(parts, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def hash_matching(folder: Path, *patterns: str) -> dict[str, str]:
+    """SHA-256 (hex) by name of the files in ``folder`` that match any of ``patterns``."""
+    paths = sorted({path for pattern in patterns for path in folder.glob(pattern)})
+    return {path.name: hash_file(path) for path in paths}
 
 
 def hash_file(path: Path) -> str:

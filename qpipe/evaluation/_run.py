@@ -21,7 +21,7 @@ from qpipe.evaluation._questions import field_table, question_rows
 from qpipe.evaluation._quiet import quiet
 from qpipe.hardware import identity
 from qpipe.model import GENERATION_FILES, TEMPLATE_FILES, TOKENIZER_FILES
-from qpipe.records import SCHEMA_VERSION, digest, hash_file, staged_dir, write_json
+from qpipe.records import SCHEMA_VERSION, digest, hash_matching, staged_dir, write_json
 
 if TYPE_CHECKING:
     from lm_eval.api.model import CachingLM
@@ -87,12 +87,12 @@ def run_suites(
     common = {
         "checkpoint": checkpoint_hash,
         "context": {**context, "hardware": identity(context.get("hardware") or {})},
-        "tokenizer": _hash_of(tokenizer_dir, *TOKENIZER_FILES, *TEMPLATE_FILES, "*.py"),
+        "tokenizer": hash_matching(tokenizer_dir, *TOKENIZER_FILES, *TEMPLATE_FILES, "*.py"),
         # The engine's defaults where a request says nothing.
-        "generation": _hash_of(tokenizer_dir, *GENERATION_FILES),
+        "generation": hash_matching(tokenizer_dir, *GENERATION_FILES),
         "lm_eval": version("lm-eval"),
         # Prompts, requests and scores are made by this package: another code, another result.
-        "code": digest([hash_file(path) for path in sorted(Path(__file__).parent.glob("*.py"))]),
+        "code": hash_matching(Path(__file__).parent, "*.py"),
         "seed": evaluation.seed,
         "again": again,
         "concurrency": concurrency,
@@ -140,11 +140,6 @@ def run_suites(
 def _another(concurrency: int) -> int:
     """Another concurrency, above 1: at 1 lm-eval sends requests in its own order."""
     return concurrency // 2 if concurrency > 3 else concurrency + 1
-
-
-def _hash_of(folder: Path, *patterns: str) -> str:
-    paths = sorted({path for pattern in patterns for path in folder.glob(pattern)})
-    return digest([(path.name, hash_file(path)) for path in paths])
 
 
 def _evaluate(model: CachingLM, cell: Cell, seed: int, log: Path) -> Result:

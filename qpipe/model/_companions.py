@@ -9,7 +9,7 @@ from typing import Any
 
 from qpipe.errors import InvalidMeasurement
 from qpipe.model._checkpoint import TEMPLATE_FILES, TOKENIZER_FILES
-from qpipe.records import hash_file
+from qpipe.records import hash_matching
 
 __all__ = ["GENERATION_FILES", "require_companions"]
 
@@ -64,10 +64,7 @@ def require_companions(checkpoint: Path, model: Path, made_by: str, trust: bool)
 
 
 def _hashes(folder: Path) -> dict[str, str]:
-    paths = {
-        path for pattern in (*TOKENIZER_FILES, *TEMPLATE_FILES) for path in folder.glob(pattern)
-    }
-    return {path.name: hash_file(path) for path in paths}
+    return hash_matching(folder, *TOKENIZER_FILES, *TEMPLATE_FILES)
 
 
 def _other_tokenizer(checkpoint: Path, model: Path, trust: bool) -> Iterator[tuple[str, str]]:
