@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from qpipe.config import BusinessSuite, Config, PublicSuite, Release
+from qpipe.config import BASELINE, LONG_CONTEXT, BusinessSuite, Config, PublicSuite, Release
 from qpipe.errors import ConfigError, Fault
 from qpipe.evalset import suite_faults
 from qpipe.model import linears
@@ -15,7 +15,6 @@ from qpipe.serving import context_tokens
 __all__ = ["notes", "validate"]
 
 RELEASE = "configs/release.yaml"
-BASELINE, LONG_CONTEXT = "bf16", "long-context"
 
 
 def validate(config: Config) -> None:

@@ -22,14 +22,13 @@ from qpipe.compare._pairs import (
 from qpipe.compare._ratios import fidelity_part, memory_part, noise_part, speed_part
 from qpipe.compare._retrieval import by_length, long_context, retrieval_map, scores_by_length
 from qpipe.compare._steady import stability_part
-from qpipe.config import Config
+from qpipe.config import BASELINE, Config
 from qpipe.errors import InvalidMeasurement
 from qpipe.hardware import identity
 from qpipe.records import read_json, read_table, write_json, write_text
 
 __all__ = ["compare"]
 
-BASELINE = "bf16"
 CONFIDENCE = 0.95
 
 _ROUNDING = 1e-6

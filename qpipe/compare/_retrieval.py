@@ -7,10 +7,9 @@ from typing import Any
 import pandas as pd
 
 from qpipe.compare._pairs import compared_by
+from qpipe.config import LONG_CONTEXT
 
 __all__ = ["by_length", "long_context", "retrieval_map", "scores_by_length"]
-
-CATEGORY = "long-context"
 
 
 def retrieval_map(rows: pd.DataFrame) -> list[dict[str, Any]]:
@@ -44,7 +43,7 @@ def long_context(pairs: pd.DataFrame) -> dict[str, int]:
 
     Those are questions tagged with a length, and the tasks of the category ``long-context``.
     """
-    long = pairs[_placed(pairs)["length"].notna() | pairs["category"].eq(CATEGORY)]
+    long = pairs[_placed(pairs)["length"].notna() | pairs["category"].eq(LONG_CONTEXT)]
     return {"questions": len(long), "answers": int(long["cut"].notna().sum())}
 
 

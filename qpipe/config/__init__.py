@@ -3,6 +3,7 @@
 from qpipe.config._base import Name
 from qpipe.config._load import Config, load_config, load_yaml
 from qpipe.config._release import (
+    BASELINE,
     Bench,
     CalibrationUse,
     Evaluation,
@@ -18,9 +19,18 @@ from qpipe.config._release import (
     Variant,
 )
 from qpipe.config._scheme import Arithmetic, QuantArgs, Scheme, Step
-from qpipe.config._suite import READABLE, BusinessSuite, PublicSuite, PublicTask, Suite
+from qpipe.config._suite import (
+    LONG_CONTEXT,
+    READABLE,
+    BusinessSuite,
+    PublicSuite,
+    PublicTask,
+    Suite,
+)
 
 __all__ = [
+    "BASELINE",
+    "LONG_CONTEXT",
     "READABLE",
     "Arithmetic",
     "Bench",

@@ -11,6 +11,7 @@ from pydantic_core import PydanticCustomError
 from qpipe.config._base import Model, Name
 
 __all__ = [
+    "BASELINE",
     "Bench",
     "CalibrationUse",
     "Evaluation",
@@ -27,6 +28,7 @@ __all__ = [
 ]
 
 BASELINE = "bf16"
+"""The unquantized variant, which all others are compared with."""
 
 Positive = Annotated[int, Field(gt=0)]
 Share = Annotated[float, Field(ge=0, le=1)]

@@ -11,8 +11,10 @@ from pydantic_core import PydanticCustomError
 
 from qpipe.config._base import Model, Name
 
-__all__ = ["READABLE", "BusinessSuite", "PublicSuite", "PublicTask", "Suite"]
+__all__ = ["LONG_CONTEXT", "READABLE", "BusinessSuite", "PublicSuite", "PublicTask", "Suite"]
 
+LONG_CONTEXT = "long-context"
+"""The category of questions and texts on which a quantized KV cache is judged."""
 READABLE = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
 """Local rows that are read as they are, by the file's suffix."""
 

@@ -2,10 +2,9 @@
 
 from qpipe.fidelity._kl import coarse_kl
 from qpipe.fidelity._stage import measure_fidelity
-from qpipe.fidelity._texts import LONG_CONTEXT, held_out_texts, load_paragraphs
+from qpipe.fidelity._texts import held_out_texts, load_paragraphs
 
 __all__ = [
-    "LONG_CONTEXT",
     "coarse_kl",
     "held_out_texts",
     "load_paragraphs",

@@ -8,11 +8,11 @@ from typing import Any
 
 import pandas as pd
 
-from qpipe.config import Config, Fidelity
+from qpipe.config import BASELINE, Config, Fidelity
 from qpipe.errors import InvalidMeasurement
 from qpipe.fidelity._probe import decode_vs_prefill
 from qpipe.fidelity._summary import compare_texts
-from qpipe.fidelity._texts import ANSWER, BASELINE, first_halves, logprob_store
+from qpipe.fidelity._texts import ANSWER, first_halves, logprob_store
 from qpipe.records import digest, read_table, write_json
 from qpipe.schemes import quantized_kv
 from qpipe.serving import Client, each

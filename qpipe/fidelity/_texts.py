@@ -9,25 +9,21 @@ from typing import Any
 
 import pandas as pd
 
-from qpipe.config import Config, Fidelity
+from qpipe.config import BASELINE, LONG_CONTEXT, Config, Fidelity
 from qpipe.errors import ConfigError, Fault
 from qpipe.evaluation import Bos
 from qpipe.records import digest, read_table
 
 __all__ = [
     "ANSWER",
-    "BASELINE",
     "HELD_OUT",
-    "LONG_CONTEXT",
     "first_halves",
     "held_out_texts",
     "load_paragraphs",
     "logprob_store",
 ]
 
-BASELINE = "bf16"
 HELD_OUT, ANSWER = "held-out", "answer"
-LONG_CONTEXT = "long-context"
 
 Encode = Callable[[str], list[int]]
 

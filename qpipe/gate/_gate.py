@@ -5,15 +5,13 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any
 
-from qpipe.config import Config, Gate
+from qpipe.config import BASELINE, Config, Gate
 from qpipe.errors import GateError
 from qpipe.gate._remedies import Situation, next_remedy
 from qpipe.gate._rules import RULES, Evidence, Finding, Outcome
 from qpipe.records import read_json, write_json
 
 __all__ = ["Verdict", "enforce", "gate"]
-
-BASELINE = "bf16"
 
 
 class Verdict(StrEnum):

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from qpipe.bench import measure_bench
-from qpipe.config import Config
+from qpipe.config import BASELINE, Config
 from qpipe.envs import worker_hash
 from qpipe.errors import EngineError
 from qpipe.evaluation import import_lm_eval, plan_suites, run_suites
@@ -22,7 +22,6 @@ from qpipe.stability import measure_stability
 
 __all__ = ["PARTS", "measure"]
 
-BASELINE = "bf16"
 PARTS = ("fidelity", "evaluate", "stability", "bench")
 
 

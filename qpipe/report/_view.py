@@ -6,12 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from qpipe.config import Config
+from qpipe.config import BASELINE, Config
 from qpipe.records import read_json, require
 
-__all__ = ["BASELINE", "Row", "View", "gather"]
-
-BASELINE = "bf16"
+__all__ = ["Row", "View", "gather"]
 
 
 @dataclass(frozen=True)

@@ -8,14 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from qpipe.config import Config
+from qpipe.config import BASELINE, Config
 from qpipe.errors import EnvError
 from qpipe.records import digest, hash_file, read_json, require, write_json
 from qpipe.track._flatten import flatten, metrics_of, params_of
 
 __all__ = ["track"]
 
-BASELINE = "bf16"
 
 _DIGEST = "qpipe.digest"
 _PARENT = "mlflow.parentRunId"

@@ -9,7 +9,7 @@ import yaml
 
 from qpipe.calibration import _structured
 from qpipe.calibration._mix import read_mix
-from qpipe.fidelity import LONG_CONTEXT
+from qpipe.config import LONG_CONTEXT
 
 ROOT = Path(__file__).parents[2]
 HELDOUT = sorted((ROOT / "evalsets" / "heldout").glob("*.txt"))

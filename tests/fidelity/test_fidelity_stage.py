@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from qpipe.config import Config
+from qpipe.config import LONG_CONTEXT, Config
 from qpipe.errors import ConfigError, InvalidMeasurement, MissingInput
-from qpipe.fidelity import LONG_CONTEXT, held_out_texts, measure_fidelity
+from qpipe.fidelity import held_out_texts, measure_fidelity
 from qpipe.paths import Workspace
 from qpipe.records import read_json
 from qpipe.serving import Client, Tokens
