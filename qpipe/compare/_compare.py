@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from qpipe.compare._exercised import exercises, kv_part
-from qpipe.compare._fields import fields_part
+from qpipe.compare._exercised import kv_part
+from qpipe.compare._measured import CONFIDENCE, Measured, short_hash
 from qpipe.compare._pairs import (
     Pairing,
     compared_by,
@@ -19,9 +18,8 @@ from qpipe.compare._pairs import (
     shares,
     unit_of,
 )
-from qpipe.compare._ratios import fidelity_part, memory_part, noise_part, speed_part
+from qpipe.compare._ratios import noise_part
 from qpipe.compare._retrieval import by_length, long_context, retrieval_map, scores_by_length
-from qpipe.compare._steady import stability_part
 from qpipe.config import BASELINE, Config
 from qpipe.errors import InvalidMeasurement
 from qpipe.hardware import identity
@@ -29,9 +27,6 @@ from qpipe.records import read_json, read_table, write_json, write_text
 
 __all__ = ["compare"]
 
-CONFIDENCE = 0.95
-
-_ROUNDING = 1e-6
 _ENGINE = ("engine", "engine_version")
 
 
@@ -43,7 +38,7 @@ def compare(config: Config) -> dict[str, Any]:
         InvalidMeasurement: the baseline has no figures, no question can be paired, or records are
             of different checkpoints.
     """
-    base = _Measured(config, BASELINE)
+    base = Measured(config, BASELINE)
     if base.unsupported:
         raise InvalidMeasurement(
             f"the baseline was not measured: {base.unsupported}",
@@ -62,7 +57,7 @@ def compare(config: Config) -> dict[str, Any]:
         "confidence": CONFIDENCE,
         "noise": noise,
         "variants": {
-            name: _variant_part(_Measured(config, name), base, baseline_rows, noise)
+            name: _variant_part(Measured(config, name), base, baseline_rows, noise)
             for name in config.release.names
             if name != BASELINE
         },
@@ -73,104 +68,16 @@ def compare(config: Config) -> dict[str, Any]:
     return record
 
 
-class _Measured:
-    """One variant's records, all of one checkpoint."""
-
-    def __init__(self, config: Config, name: str) -> None:
-        workspace, self.name = config.workspace, name
-        self.command = f"qpipe measure {name}"
-        self.folder: Path = workspace.evaluation(name)
-        self.fidelity = read_json(workspace.fidelity(name), self.command)
-        self.bench = read_json(workspace.bench(name), self.command)
-        self.stability = read_json(workspace.stability(name), self.command)
-        self.results = read_json(self.folder / "results.json", self.command)
-        records = (self.results, self.fidelity, self.bench)
-        self.not_measured: dict[str, dict[str, str]] = self.results.get("not_measured") or {}
-        self.unsupported: str | None = next(
-            (str(each["unsupported"]) for each in records if each.get("unsupported")), None
-        )
-        self.measured_on: dict[str, dict[str, Any]] = {
-            "fidelity": self.fidelity.get("provenance") or {},
-            "evaluation": self.results.get("context") or {},
-            "bench": self.bench.get("provenance") or {},
-            "stability": self.stability.get("provenance") or {},
-        }
-        self.provenance = self.measured_on["fidelity"]
-        self.checkpoint = None
-        if not self.unsupported:
-            self.checkpoint = self._one_checkpoint()
-            self._check_it_is_the_releases(config)
-
-    def _one_checkpoint(self) -> str:
-        """``measure --only`` and an interrupted run can leave records of two builds."""
-        hashes = {part: on.get("checkpoint_hash") for part, on in self.measured_on.items()}
-        hashes["evaluation"] = self.results.get("checkpoint_hash")
-        first = hashes["fidelity"]
-        for part in ("evaluation", "bench", "stability"):
-            if first is None or hashes[part] != first:
-                raise InvalidMeasurement(
-                    f"the records of '{self.name}' are of different checkpoints:"
-                    f" fidelity of {_short(first)}, {part} of {_short(hashes[part])}",
-                    mend=f"run `{self.command}`",
-                )
-        return str(first)
-
-    def _check_it_is_the_releases(self, config: Config) -> None:
-        """Stages run by hand can leave records of a scheme or a build that is no more."""
-        scheme = config.scheme_of(self.name)
-        if scheme is not None and self.provenance.get("scheme_hash") != scheme.hash():
-            raise InvalidMeasurement(
-                f"'{self.name}' was measured with another scheme than the release's",
-                mend=f"run `qpipe quantize {self.name}`, then `{self.command}`",
-            )
-        path = config.workspace.checkpoint(self.name) / "manifest.json"
-        if path.exists() and read_json(path, "-")["checkpoint_hash"] != self.checkpoint:
-            raise InvalidMeasurement(
-                f"'{self.name}' was built again after it was measured", mend=f"run `{self.command}`"
-            )
-
-    def samples(self) -> pd.DataFrame:
-        """One row a question.
-
-        Raises:
-            MissingInput: there are none.
-            InvalidMeasurement: they are not those that ``results.json`` sums up.
-        """
-        rows = read_table(self.folder / "samples.parquet", self.command)
-        found = rows.groupby("task")["score"].agg(["size", "mean"])
-        for task, known in self.results["tasks"].items():
-            n, mean = found.loc[task] if task in found.index else (0, 0.0)
-            if n != known["n"] or abs(mean - known["score"]) > _ROUNDING:
-                raise InvalidMeasurement(
-                    f"the rows of '{task}' in {self.folder} are not those of its results.json",
-                    mend=f"run `{self.command}`",
-                )
-        return rows
-
-    def identity(self) -> dict[str, Any]:
-        return {"variant": self.name, "provenance": self.provenance}
-
-    def absolute(self, base: _Measured) -> dict[str, Any]:
-        return {
-            "fidelity": fidelity_part(self.fidelity),
-            "speed": speed_part(self.bench, base.bench),
-            "memory": memory_part(self.bench, base.bench),
-            "fields": fields_part(self.results, base.results),
-            "stability": stability_part(self.stability, base.stability, CONFIDENCE),
-            "exercises": exercises(self.results, self.fidelity, self.stability),
-        }
-
-
 def _variant_part(
-    own: _Measured, base: _Measured, baseline_rows: pd.DataFrame, noise: dict[str, Any]
+    own: Measured, base: Measured, baseline_rows: pd.DataFrame, noise: dict[str, Any]
 ) -> dict[str, Any]:
     if own.unsupported:
         return {**own.identity(), "unsupported": own.unsupported}
     against = own.fidelity.get("baseline_checkpoint_hash")
     if against != base.checkpoint:
         raise InvalidMeasurement(
-            f"the KL of '{own.name}' is against a baseline of checkpoint {_short(against)};"
-            f" the baseline's record is of {_short(base.checkpoint)}",
+            f"the KL of '{own.name}' is against a baseline of checkpoint {short_hash(against)};"
+            f" the baseline's record is of {short_hash(base.checkpoint)}",
             mend=f"run `{own.command}`",
         )
     rows = own.samples()
@@ -207,7 +114,7 @@ def _variant_part(
     }
 
 
-def _mismatches(own: _Measured, base: _Measured) -> list[str]:
+def _mismatches(own: Measured, base: Measured) -> list[str]:
     """What differs besides the checkpoint, and so may be the cause of any difference."""
     found = []
     for part, on in own.measured_on.items():
@@ -231,7 +138,7 @@ def _mismatches(own: _Measured, base: _Measured) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _bos_shares(own: _Measured, base: _Measured) -> Iterator[tuple[str, float, float]]:
+def _bos_shares(own: Measured, base: Measured) -> Iterator[tuple[str, float, float]]:
     """Share of prompts that BOS began, by task; hashes of prompts do not see it."""
     for task, mine in own.results["tasks"].items():
         theirs = base.results["tasks"].get(task, {})
@@ -247,7 +154,7 @@ def _circumstances(provenance: dict[str, Any]) -> dict[str, Any]:
     return {key.replace("_", " "): value for key, value in found.items()}
 
 
-def _without_a_pair(pairing: Pairing, baseline: pd.DataFrame, own: _Measured) -> list[str]:
+def _without_a_pair(pairing: Pairing, baseline: pd.DataFrame, own: Measured) -> list[str]:
     """Categories of the baseline without a pair, but those whose every task was left out here."""
     asked = {str(name): set(tasks) for name, tasks in baseline.groupby("category")["task"]}
     return [each for each in pairing.missing if not asked[each] <= own.not_measured.keys()]
@@ -258,7 +165,7 @@ def _missing(categories: list[str]) -> list[str]:
     return [f"no question of {missing} was asked of both"] if missing else []
 
 
-def _left_out_of_one(own: _Measured, base: _Measured) -> list[str]:
+def _left_out_of_one(own: Measured, base: Measured) -> list[str]:
     """Tasks that could be measured for one and not for the other."""
     mine, theirs = own.not_measured, base.not_measured
     return [
@@ -305,7 +212,7 @@ def _empty(by_category: dict[str, dict[str, Any]]) -> list[str]:
     return [f"more answers are empty than of the baseline: {', '.join(more)}"] if more else []
 
 
-def _noise(base: _Measured, rows: pd.DataFrame) -> dict[str, Any] | None:
+def _noise(base: Measured, rows: pd.DataFrame) -> dict[str, Any] | None:
     """What two runs of the baseline differ by, by category; ``None`` where there was one."""
     path = base.folder / "again" / "samples.parquet"
     if not path.exists():
@@ -355,10 +262,6 @@ def _rankings(config: Config) -> dict[str, Any]:
         for source, path in paths.items()
         if path.exists()
     }
-
-
-def _short(checkpoint: str | None) -> str:
-    return checkpoint[:10] if checkpoint else "no known hash"
 
 
 def _baseline_part(rows: pd.DataFrame) -> dict[str, Any]:
