@@ -265,12 +265,23 @@ def _metric(
     name: str, settings: PublicTask, tasks: Iterable[ConfigurableTask], suite_file: Path
 ) -> str:
     """lm-eval's metric that is reported: one under which more is better, or a log-likelihood's."""
+
+    def fault(message: str, mend: str) -> ConfigError:
+        return ConfigError([Fault(str(suite_file), f"tasks.{name}.metric", message, mend)])
+
     for task in tasks:
-        metric = (settings.metric or next(iter(task.aggregation()))).partition(",")[0]
+        known = list(task.aggregation())
+        metric, _, wanted = (settings.metric or known[0]).partition(",")
+        # A name with a column in it is another metric for each question.
+        if metric not in known and "{" not in metric:
+            message = f"lm-eval's task has no metric '{metric}'"
+            raise fault(message, f"take one of: {', '.join(known)}")
+        filters = [each["name"] for each in task.config.filter_list or []] or ["none"]
+        if wanted and wanted not in filters:
+            message = f"lm-eval's task has no filter '{wanted}'"
+            raise fault(message, f"take one of: {', '.join(filters)}")
         if metric not in _UNITS and task.higher_is_better().get(metric) is False:
-            message = f"under '{metric}' less is better"
-            mend = "take another of the task's metrics"
-            raise ConfigError([Fault(str(suite_file), f"tasks.{name}.metric", message, mend)])
+            raise fault(f"under '{metric}' less is better", "take another of the task's metrics")
     return metric
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -351,6 +352,23 @@ def test_a_metric_under_which_less_is_better_is_refused(tmp_path: Path, plan: Pl
     )
     with pytest.raises(ConfigError, match=r"tasks\.arc_easy\.metric: under 'brier_score' less is"):
         plan(arc_easy=arc)
+
+
+@pytest.mark.parametrize(
+    ("metric", "told"),
+    [
+        ("exact_mach", r"no metric 'exact_mach' — take one of: exact_match"),
+        ("exact_match,strict", r"no filter 'strict' — take one of: strict-match, flexible-extract"),
+    ],
+)
+def test_a_misspelt_metric_is_told_before_anything_is_asked(
+    tmp_path: Path, plan: Plan, metric: str, told: str
+) -> None:
+    with pytest.raises(ConfigError) as raised:
+        plan(gsm8k=write_gsm8k(tmp_path, metric=metric))
+    (fault,) = raised.value.faults
+    assert fault.key == "tasks.gsm8k.metric"
+    assert re.search(told, f"{fault.message} — {fault.mend}")
 
 
 def test_metadata_reaches_tasks_that_make_their_rows(
