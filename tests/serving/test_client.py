@@ -51,11 +51,11 @@ def replying(rows: list[Any], asked: list[dict[str, Any]] | None = None) -> Answ
         choice = {
             "text": " hi",
             "token_ids": [8, 9],
-            "prompt_logprobs": rows,
             "finish_reason": "stop",
         }
         # As the engine writes it: Python's JSON, which has NaN and Infinity.
-        return httpx.Response(200, content=json.dumps({"choices": [choice]}).encode())
+        body = json.dumps({"choices": [choice], "prompt_logprobs": rows})
+        return httpx.Response(200, content=body.encode())
 
     return answer
 
@@ -74,9 +74,10 @@ def test_prompt_logprobs(serve: Callable[[Answer], Client]) -> None:
     assert found.actual == [-2.0, -8.0]
     (body,) = asked
     assert body["model"] == "m"
-    assert body["prompt"] == [3, 5, 9]
-    assert body["prompt_logprobs"] == 2
-    assert body["temperature"] == 0
+    assert body["token_ids"] == [3, 5, 9]
+    sampling = body["sampling_params"]
+    assert (sampling["prompt_logprobs"], sampling["temperature"]) == (2, 0)
+    assert sampling["detokenize"] is False
 
 
 def test_nan_logprobs_are_refused(serve: Callable[[Answer], Client]) -> None:
@@ -91,7 +92,7 @@ def test_completion(serve: Callable[[Answer], Client]) -> None:
 
 def test_refusal_carries_the_servers_words(serve: Callable[[Answer], Client]) -> None:
     client = serve(lambda _: httpx.Response(400, text="prompt_logprobs must be at most 20"))
-    with pytest.raises(EngineError, match=r"refused /v1/completions \(400\).*at most 20"):
+    with pytest.raises(EngineError, match=r"refused /inference/v1/generate \(400\).*at most 20"):
         client.prompt_logprobs([1, 2], top_k=64)
     assert not client.healthy()
 
@@ -181,7 +182,7 @@ def complete(client: Client) -> Any:
     return client.complete([1, 2], 4)
 
 
-SOUND = {"text": "a", "finish_reason": "length", "token_ids": [1], "prompt_logprobs": [None, row(_5=-1.0)]}  # fmt: skip
+SOUND = {"text": "a", "finish_reason": "length", "token_ids": [1]}
 
 
 @pytest.mark.parametrize(
@@ -193,19 +194,24 @@ SOUND = {"text": "a", "finish_reason": "length", "token_ids": [1], "prompt_logpr
         (complete, [{**SOUND, "token_ids": None}], "malformed"),
         (sample, [SOUND], "1 of 2 choices"),
         (sample, [SOUND, {**SOUND, "text": None}], "malformed"),
-        (prompt_logprobs, [{**SOUND, "prompt_logprobs": None}], "malformed"),
-        (prompt_logprobs, [{**SOUND, "prompt_logprobs": [None]}], "malformed"),
-        (prompt_logprobs, [{**SOUND, "prompt_logprobs": [None, None]}], "malformed"),
-        (prompt_logprobs, [{**SOUND, "prompt_logprobs": [None, row(_4=-1.0)]}], "malformed"),
     ],
 )  # fmt: skip
 def test_no_answer_is_an_error(
     serve: Callable[[Answer], Client], ask: Callable[[Client], Any], choices: Any, says: str
 ) -> None:
-    client = serve(lambda _: httpx.Response(200, json={"choices": choices}))
+    body = {"choices": choices, "prompt_logprobs": [None, row(_5=-1.0)]}
+    client = serve(lambda _: httpx.Response(200, json=body))
     with pytest.raises(EngineError, match=says) as caught:
         ask(client)
     assert caught.value.mend
+
+
+@pytest.mark.parametrize("rows", [None, [None], [None, None], [None, row(_4=-1.0)]])
+def test_logprobs_of_other_tokens_than_were_asked(
+    serve: Callable[[Answer], Client], rows: Any
+) -> None:
+    with pytest.raises(EngineError, match="malformed"):
+        serve(replying(rows)).prompt_logprobs([3, 5], top_k=2)
 
 
 def test_an_answer_that_is_no_json(serve: Callable[[Answer], Client]) -> None:
