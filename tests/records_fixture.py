@@ -367,6 +367,7 @@ def stability(name: str) -> dict[str, Any]:
                 "suite": "core",
                 "category": category,
                 "id": str(index),
+                "cluster": f"core/{category}/{index}",
                 "score_mean": 0.5 - worse,
                 "score_variance": 0.1 + worse * (1 + index % 2),
                 "degenerate": min(1.0, worse * index / 4),

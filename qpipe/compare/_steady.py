@@ -10,7 +10,7 @@ from qpipe.stats import Paired, paired_difference
 
 __all__ = ["stability_part"]
 
-KEY = ["suite", "category", "id"]
+KEY = ["suite", "category", "id", "cluster"]
 
 
 def stability_part(
@@ -42,5 +42,8 @@ def stability_part(
 
 def _paired(both: pd.DataFrame, figure: str, confidence: float) -> Paired:
     return paired_difference(
-        both[f"{figure}_baseline"].to_numpy(float), both[figure].to_numpy(float), confidence
+        both[f"{figure}_baseline"].to_numpy(float),
+        both[figure].to_numpy(float),
+        confidence,
+        clusters=both["cluster"].to_list(),
     )

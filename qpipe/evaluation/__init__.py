@@ -3,7 +3,14 @@
 from qpipe.evaluation._own import OwnScorers, load_readers, load_scorers
 from qpipe.evaluation._plan import SuitePlan, plan_suites
 from qpipe.evaluation._prompts import Bos, render
-from qpipe.evaluation._rows import Message, Placed, Row, load_business, read_business
+from qpipe.evaluation._rows import (
+    Message,
+    Placed,
+    Row,
+    cluster_tag,
+    load_business,
+    read_business,
+)
 from qpipe.evaluation._run import import_lm_eval, run_suites
 from qpipe.evaluation._scorers import (
     SCORERS,
@@ -25,6 +32,7 @@ __all__ = [
     "Row",
     "Scorer",
     "SuitePlan",
+    "cluster_tag",
     "field_counts",
     "field_summary",
     "import_lm_eval",

@@ -11,7 +11,7 @@ import pandas as pd
 from qpipe.errors import InvalidMeasurement
 from qpipe.evaluation._cells import COLUMNS
 from qpipe.evaluation._plan import Cell
-from qpipe.evaluation._rows import Row
+from qpipe.evaluation._rows import Row, cluster_tag
 from qpipe.evaluation._scorers import field_counts, field_summary
 from qpipe.records import digest
 
@@ -79,7 +79,7 @@ def _sample(sample: dict[str, Any], metric: str, part: str, cell: Cell) -> dict[
         else sample["prompt_hash"],
         "target_hash": sample["target_hash"],
         "level": row.get("level"),
-        "cluster": _cluster(row.get("tags", []), cell.cluster_by),
+        "cluster": cluster_tag(row.get("tags", []), cell.cluster_by),
         "tags": ",".join(row.get("tags", [])),
         "score": score,
         "unit": cell.unit,
@@ -99,11 +99,6 @@ def _score(sample: dict[str, Any], metric: str, unit: str | None) -> float | Non
         log_likelihood, length = score
         return float(log_likelihood) / float(length)
     return float(score) if isinstance(score, bool | int | float) else None
-
-
-def _cluster(tags: list[str], by: str) -> str | None:
-    """The tag that questions which depend on each other share."""
-    return next((tag for tag in tags if tag.startswith(f"{by}:")), None)
 
 
 def _response(sample: dict[str, Any], by_byte: bool) -> dict[str, Any]:

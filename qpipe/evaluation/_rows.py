@@ -24,7 +24,7 @@ from qpipe.evaluation._problems import Problem, meant
 from qpipe.evaluation._scorers import SCORERS, Scorer
 from qpipe.jsonl import read_jsonl
 
-__all__ = ["Message", "Placed", "Row", "load_business", "read_business"]
+__all__ = ["Message", "Placed", "Row", "cluster_tag", "load_business", "read_business"]
 
 Text = Annotated[str, Field(min_length=1)]
 _OWN_FIELDS = {name for scorer in SCORERS.values() for name in (*scorer.needs, *scorer.takes)}
@@ -155,6 +155,11 @@ class Placed:
     def key(self) -> str:
         """The field that holds the question."""
         return "prompt" if self.row.messages is None else "messages"
+
+
+def cluster_tag(tags: list[str], by: str) -> str | None:
+    """The tag ``by:…`` that questions which depend on each other share; ``None``: there is none."""
+    return next((tag for tag in tags if tag.startswith(f"{by}:")), None)
 
 
 def load_business(suite_file: Path, suite: BusinessSuite, root: Path) -> dict[str, list[Row]]:

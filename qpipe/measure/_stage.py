@@ -18,7 +18,7 @@ from qpipe.hardware import Hardware, detect
 from qpipe.records import read_json, staged_dir, write_json
 from qpipe.schemes import Mode, mode_of
 from qpipe.serving import Server, plan_serving, start
-from qpipe.stability import measure_stability
+from qpipe.stability import measure_stability, sampled_questions
 
 __all__ = ["PARTS", "measure"]
 
@@ -49,7 +49,7 @@ def measure(
         return
     plan = plan_serving(config, variant, hardware, progress)
     # Checked and loaded ahead: a night must not end at the last suite's missing rows.
-    texts, suites = None, None
+    texts, suites, questions = None, None, None
     if "fidelity" in only:
         texts = held_out_texts(config, variant)
     if "evaluate" in only:
@@ -58,6 +58,8 @@ def measure(
             progress(f"{task} ({why['category']}) is not measured: {why['reason']}")
         # The engine's start takes one core: lm-eval is imported on another meanwhile.
         threading.Thread(target=import_lm_eval, daemon=True).start()
+    if "stability" in only:
+        questions = sampled_questions(config, plan.tokenizer)
     with start(plan, config.workspace, progress) as server:
         _check_extension(server)
         provenance = server.provenance(hardware)
@@ -91,8 +93,8 @@ def measure(
                     again=again,
                     on_cell=progress,
                 )
-        if "stability" in only:
-            measure_stability(config, variant, server.client, plan.tokenizer, provenance, progress)
+        if questions is not None:
+            measure_stability(config, variant, questions, server.client, provenance, progress)
         if "bench" in only:
             measure_bench(config, variant, server, provenance, progress)
 

@@ -342,6 +342,21 @@ def test_sampled_answers_are_compared_question_by_question(tmp_path: Path) -> No
     assert record["variants"]["nvfp4"].get("stability") is None
 
 
+def test_sampled_questions_of_one_template_count_less(tmp_path: Path) -> None:
+    config = measured(tmp_path)
+
+    def width() -> float:
+        part = compare(config)["variants"]["rtn"]["stability"]["degenerate"]
+        return float(part["ci_high"] - part["ci_low"])
+
+    alone = width()
+    for name in ("bf16", "rtn"):
+        path = config.workspace.stability(name)
+        questions = read_json(path, "-")["questions"]
+        edit(path, questions=[{**one, "cluster": f"core/{one['id']}"} for one in questions])
+    assert width() > alone
+
+
 def test_without_samples_there_is_no_stability(tmp_path: Path) -> None:
     config = measured(tmp_path)
     edit(config.workspace.stability("gptq"), questions=[])

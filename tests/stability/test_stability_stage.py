@@ -11,7 +11,7 @@ from qpipe.config import BusinessSuite, Config
 from qpipe.paths import Workspace
 from qpipe.records import read_json
 from qpipe.serving import Client, Completion, Tokens
-from qpipe.stability import measure_stability
+from qpipe.stability import measure_stability, sampled_questions
 from tests.workspace_fixture import (
     ByteTokenizer,
     silent,
@@ -22,6 +22,7 @@ from tests.workspace_fixture import (
 ROWS = [
     {"id": f"m{index}", "category": "math", "prompt": f"{index} + 1 =", "reference": index + 1}
     | {"scorer": "numeric", "level": 1, "stop": ["."]}
+    | {"tags": ["cluster:sums"] if index == 0 else []}
     for index in range(3)
 ] + [
     {"id": "c", "category": "math", "prompt": "Yes?", "reference": 0, "choices": ["a", "b"]}
@@ -64,11 +65,17 @@ def config(workspace: Workspace, suite: Path, chat: bool = False, **settings: An
     return Config(workspace, made.release, made.schemes, {"mine": mine}, {"mine": suite})
 
 
+def sample(made: Config, client: Sampler, suite: Path) -> dict[str, Any]:
+    questions = sampled_questions(made, suite)
+    return measure_stability(made, "gptq", questions, client, {"mode": "native"}, silent)
+
+
 def test_spread_and_degenerate_answers_of_each_question(workspace: Workspace, suite: Path) -> None:
     client = Sampler()
     made = config(workspace, suite, questions=2, samples=4)
-    record = measure_stability(made, "gptq", client, suite, {"mode": "native"}, silent)
+    record = sample(made, client, suite)
     assert [each["id"] for each in record["questions"]] == ["m0", "m1"]
+    assert [each["cluster"] for each in record["questions"]] == ["mine/cluster:sums", "mine/m1"]
     first = record["questions"][0]
     assert (first["score_mean"], first["score_variance"]) == (0.25, 0.25)
     assert (first["degenerate"], first["cut"], first["loop"]) == (0.25, 0.25, 0.0)
@@ -91,13 +98,13 @@ def test_spread_and_degenerate_answers_of_each_question(workspace: Workspace, su
 
 def test_likelihood_questions_are_not_sampled(workspace: Workspace, suite: Path) -> None:
     made = config(workspace, suite, questions=9)
-    record = measure_stability(made, "gptq", Sampler(), suite, {}, silent)
+    record = sample(made, Sampler(), suite)
     assert [each["id"] for each in record["questions"]] == ["m0", "m1", "m2"]
 
 
 def test_off_by_default(workspace: Workspace, suite: Path) -> None:
     client = Sampler()
-    record = measure_stability(config(workspace, suite), "gptq", client, suite, {}, silent)
+    record = sample(config(workspace, suite), client, suite)
     assert record["questions"] == [] and client.asked == []
     assert workspace.stability("gptq").exists()
 
@@ -120,5 +127,5 @@ def test_prompts_begin_with_the_bos_of_the_tokenizers_own_template(
     monkeypatch.setitem(sys.modules, "transformers", loaded)
     client = Sampler()
     made = config(workspace, suite, chat, questions=1, samples=2)
-    measure_stability(made, "gptq", client, suite, {}, silent)
+    sample(made, client, suite)
     assert client.asked[0]["prompt"] == begins
