@@ -22,6 +22,7 @@ from qpipe.evaluation._quiet import quiet
 from qpipe.hardware import identity
 from qpipe.model import GENERATION_FILES, TEMPLATE_FILES, TOKENIZER_FILES
 from qpipe.records import SCHEMA_VERSION, digest, hash_matching, staged_dir, write_json
+from qpipe.serving import another_concurrency
 
 if TYPE_CHECKING:
     from lm_eval.api.model import CachingLM
@@ -83,7 +84,7 @@ def run_suites(
     evaluation = config.release.evaluation
     cells, concurrency = plan.cells, evaluation.concurrency
     if again:
-        cells, concurrency = cells[::-1], _another(concurrency)
+        cells, concurrency = cells[::-1], another_concurrency(concurrency)
     common = {
         "checkpoint": checkpoint_hash,
         "context": {**context, "hardware": identity(context.get("hardware") or {})},
@@ -135,11 +136,6 @@ def run_suites(
             unit = f" {record['unit']}" if record["unit"] else ""
             on_cell(f"{cell.task}: {record['score']:.3f}{unit} over {record['n']} rows, {took}")
     return _write(out_dir, variant, checkpoint_hash, context, results, plan.not_measured)
-
-
-def _another(concurrency: int) -> int:
-    """Another concurrency, above 1: at 1 lm-eval sends requests in its own order."""
-    return concurrency // 2 if concurrency > 3 else concurrency + 1
 
 
 def _evaluate(model: CachingLM, cell: Cell, seed: int, log: Path) -> Result:

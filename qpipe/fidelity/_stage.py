@@ -15,7 +15,7 @@ from qpipe.fidelity._summary import compare_texts
 from qpipe.fidelity._texts import ANSWER, first_halves, logprob_store
 from qpipe.records import digest, read_table, write_json
 from qpipe.schemes import quantized_kv
-from qpipe.serving import Client, each
+from qpipe.serving import Client, another_concurrency, each
 
 __all__ = ["measure_fidelity"]
 
@@ -125,7 +125,7 @@ def _answers(client: Client, texts: pd.DataFrame, settings: Fidelity) -> pd.Data
 def _noise(
     client: Client, texts: pd.DataFrame, settings: Fidelity, baseline: pd.DataFrame
 ) -> dict[str, Any]:
-    concurrency = max(1, settings.concurrency // 2) if settings.concurrency > 1 else 2
+    concurrency = another_concurrency(settings.concurrency)
     again = _measured(client, texts[::-1].reset_index(drop=True), settings, concurrency)
     return {"order": "reverse", "concurrency": concurrency, **compare_texts(baseline, again)}
 

@@ -1,7 +1,7 @@
 """A variant as a running server."""
 
 from qpipe.serving._client import Client, Completion, PromptLogprobs, Tokens, require_ended
-from qpipe.serving._each import each
+from qpipe.serving._each import another_concurrency, each
 from qpipe.serving._plan import Plan, context_tokens, plan_serving, shortest_context
 from qpipe.serving._server import Server, start
 
@@ -12,6 +12,7 @@ __all__ = [
     "PromptLogprobs",
     "Server",
     "Tokens",
+    "another_concurrency",
     "context_tokens",
     "each",
     "plan_serving",
