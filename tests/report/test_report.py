@@ -199,6 +199,16 @@ def test_kl_by_third(made: Config) -> None:
     assert "0.0177<br>0.0177<br>0.0212" in re.sub(r"\s", "", page(made, "index.html"))
 
 
+def test_kl_of_each_category_has_its_interval(made: Config) -> None:
+    section = page(made, "index.html").split("<h3")[1].split("</section>")[0]
+    assert section.split(">")[1].startswith("KL by category")
+    for row in gather(made).rows:
+        for part in row.fidelity.get("categories", {}).values():
+            if not row.is_baseline:
+                interval = f"[{part['kl_ci_low']:.3f}, {part['kl_ci_high']:.3f}]"
+                assert f"{part['kl_mean']:.4f}" in section and interval in section
+
+
 def test_counts_in_few_signs() -> None:
     numbers = (None, 0, 999, 1000, 12_345, 999_949, 999_950, 4_100_000)
     shown = ["–", "0", "999", "1.0k", "12.3k", "999.9k", "1.0M", "4.1M"]
