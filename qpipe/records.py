@@ -33,7 +33,7 @@ __all__ = [
     "write_text",
 ]
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 def write_json(path: Path, record: dict[str, Any]) -> None:

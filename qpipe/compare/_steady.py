@@ -10,7 +10,7 @@ from qpipe.stats import Paired, paired_difference
 
 __all__ = ["stability_part"]
 
-KEY = ["suite", "category", "id", "cluster"]
+KEY = ["suite", "category", "id"]
 
 
 def stability_part(
@@ -36,7 +36,7 @@ def stability_part(
             "ci_low": paired.ci_low,
             "ci_high": paired.ci_high,
         }
-    kinds = [key for key in mine.columns if key not in {*KEY, *part}]
+    kinds = [key for key in mine.columns if key not in {*KEY, "cluster", *part}]
     return {**part, "kinds": {kind: float(both[kind].mean()) for kind in kinds}}
 
 
@@ -45,5 +45,5 @@ def _paired(both: pd.DataFrame, figure: str, confidence: float) -> Paired:
         both[f"{figure}_baseline"].to_numpy(float),
         both[figure].to_numpy(float),
         confidence,
-        clusters=both["cluster"].to_list(),
+        clusters=both["cluster_baseline"].to_list(),
     )

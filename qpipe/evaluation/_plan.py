@@ -273,7 +273,7 @@ def _metric(
         known = list(task.aggregation())
         metric, _, wanted = (settings.metric or known[0]).partition(",")
         # A name with a column in it is another metric for each question.
-        if metric not in known and "{" not in metric:
+        if metric not in known and "{" not in metric and _names_its_metrics(task):
             message = f"lm-eval's task has no metric '{metric}'"
             raise fault(message, f"take one of: {', '.join(known)}")
         filters = [each["name"] for each in task.config.filter_list or []] or ["none"]
@@ -283,6 +283,14 @@ def _metric(
         if metric not in _UNITS and task.higher_is_better().get(metric) is False:
             raise fault(f"under '{metric}' less is better", "take another of the task's metrics")
     return metric
+
+
+def _names_its_metrics(task: ConfigurableTask) -> bool:
+    """Whether all metrics are known now; functions name theirs when they score, like pass@1."""
+    return task.config.process_results is None and not any(
+        callable(each["metric"]) or each.get("hf_evaluate")
+        for each in task.config.metric_list or []
+    )
 
 
 def _mixed_units(config: Config, cells: Iterable[Cell]) -> Iterator[Fault]:

@@ -22,13 +22,12 @@ from qpipe.evaluation._quiet import quiet
 from qpipe.hardware import identity
 from qpipe.model import GENERATION_FILES, TEMPLATE_FILES, TOKENIZER_FILES
 from qpipe.records import SCHEMA_VERSION, digest, hash_matching, staged_dir, write_json
-from qpipe.serving import another_concurrency
+from qpipe.serving import Tokens, another_concurrency
 
 if TYPE_CHECKING:
     from lm_eval.api.model import CachingLM
 
     from qpipe.evaluation._served import ServedModel
-    from qpipe.serving import Tokens
 
 __all__ = ["import_lm_eval", "run_suites"]
 

@@ -52,14 +52,14 @@ def measure(
     texts, suites, questions = None, None, None
     if "fidelity" in only:
         texts = held_out_texts(config, variant)
+    if "stability" in only:
+        questions = sampled_questions(config, plan.tokenizer)
     if "evaluate" in only:
         suites = plan_suites(config, variant, plan.tokenizer)
         for task, why in suites.not_measured.items():
             progress(f"{task} ({why['category']}) is not measured: {why['reason']}")
         # The engine's start takes one core: lm-eval is imported on another meanwhile.
         threading.Thread(target=import_lm_eval, daemon=True).start()
-    if "stability" in only:
-        questions = sampled_questions(config, plan.tokenizer)
     with start(plan, config.workspace, progress) as server:
         _check_extension(server)
         provenance = server.provenance(hardware)

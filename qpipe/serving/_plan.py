@@ -156,8 +156,8 @@ def _arguments(plan: Plan) -> list[str]:
         "worker-extension-cls": plan.extension,
         "trust-remote-code": plan.trust_remote_code or None,
         "enable-prefix-caching": serve.prefix_caching,
-        "enable-scale-out": True,  # its token-in endpoint gives logprobs without spelling them
         **serve.args,
+        "enable-scale-out": True,  # its token-in endpoint gives logprobs without spelling them
     }
     arguments: list[str] = []
     for key, value in pairs.items():

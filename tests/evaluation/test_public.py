@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -14,6 +15,7 @@ import pytest
 from qpipe.config import Config, PublicSuite, PublicTask
 from qpipe.errors import ConfigError, EnvError, InvalidMeasurement
 from qpipe.evaluation import SuitePlan, plan_suites
+from qpipe.evaluation._plan import _metric
 from qpipe.evaluation._public import public_tasks
 from qpipe.evaluation._questions import question_rows
 from tests.evaluation.conftest import make_config
@@ -369,6 +371,19 @@ def test_a_misspelt_metric_is_told_before_anything_is_asked(
     (fault,) = raised.value.faults
     assert fault.key == "tasks.gsm8k.metric"
     assert re.search(told, f"{fault.message} — {fault.mend}")
+
+
+@pytest.mark.parametrize(
+    ("metric", "process"), [({"metric": len}, None), ({"metric": "rouge"}, len), ({"metric": "rouge", "hf_evaluate": True}, None)]
+)  # fmt: skip
+def test_metrics_that_are_named_by_what_scores_them(metric: dict[str, Any], process: Any) -> None:
+    """Lm-eval's humaneval declares a function and gives pass@1."""
+    declared = SimpleNamespace(process_results=process, metric_list=[metric], filter_list=None)
+    task: Any = SimpleNamespace(
+        config=declared, aggregation=lambda: {"declared": 0}, higher_is_better=lambda: {}
+    )
+    wanted = PublicTask(category="code", metric="pass@1")
+    assert _metric("t", wanted, [task], Path("p.yaml")) == "pass@1"
 
 
 def test_metadata_reaches_tasks_that_make_their_rows(

@@ -49,8 +49,13 @@ class Stand:
         monkeypatch.setattr(_stage, "import_lm_eval", lambda: None)
         monkeypatch.setattr(_stage, "plan_suites", lambda *_: self.suites)
         monkeypatch.setattr(_stage, "run_suites", note("evaluate"))
+        monkeypatch.setattr(_stage, "sampled_questions", self.questions)
         monkeypatch.setattr(_stage, "measure_stability", note("stability"))
         monkeypatch.setattr(_stage, "measure_bench", note("bench"))
+
+    def questions(self, *_: Any) -> list[Any]:
+        self.calls.append("questions")
+        return []
 
     def plan(self, *_: Any) -> Any:
         return SimpleNamespace(
@@ -78,7 +83,7 @@ def stand(monkeypatch: pytest.MonkeyPatch, workspace: Workspace) -> Stand:
 
 def test_all_parts_on_one_server(config: Config, stand: Stand) -> None:
     measure(config, "gptq", silent)
-    assert stand.calls == ["start", *PARTS, "end"]
+    assert stand.calls == ["questions", "start", *PARTS, "end"]
 
 
 @pytest.mark.parametrize("only", [["bench"], ["evaluate"], ["bench", "fidelity"]])
@@ -146,7 +151,7 @@ def test_simulation_must_have_loaded(config: Config, stand: Stand) -> None:
     stand.calls.clear()
     with pytest.raises(EngineError, match="rounded in 0 of 1 layers"):
         measure(config, "kv", silent)
-    assert stand.calls == ["start", "warm"]
+    assert stand.calls == ["questions", "start", "warm"]
 
 
 def test_failing_part_stops_the_rest(
@@ -158,5 +163,5 @@ def test_failing_part_stops_the_rest(
     monkeypatch.setattr(_stage, "measure_fidelity", fails)
     with pytest.raises(EngineError):
         measure(config, "gptq", silent)
-    assert stand.calls == ["start"]
+    assert stand.calls == ["questions", "start"]
     assert not Path(config.workspace.bench("gptq")).exists()

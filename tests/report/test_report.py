@@ -205,7 +205,7 @@ def test_kl_of_each_category_has_its_interval(made: Config) -> None:
     for row in gather(made).rows:
         for part in row.fidelity.get("categories", {}).values():
             if not row.is_baseline:
-                interval = f"[{part['kl_ci_low']:.3f}, {part['kl_ci_high']:.3f}]"
+                interval = f"[{part['kl_ci_low']:.4f}, {part['kl_ci_high']:.4f}]"
                 assert f"{part['kl_mean']:.4f}" in section and interval in section
 
 
