@@ -10,7 +10,7 @@ from qpipe.config import Config
 from qpipe.errors import ConfigError, EnvError, QpipeError
 from qpipe.model import _stage, make_model
 from qpipe.paths import Workspace
-from qpipe.records import read_json
+from qpipe.records import SCHEMA_VERSION, read_json
 from tests.workspace_fixture import silent, small_config, write_checkpoint
 
 
@@ -31,7 +31,7 @@ def test_path_source_copies_files_but_no_pickle(workspace: Workspace) -> None:
         "model.safetensors",
         "tokenizer.json",
     }
-    assert read_json(workspace.model / "manifest.json", "-") == {"schema_version": 1, **manifest}
+    assert read_json(workspace.model / "manifest.json", "-") == {"schema_version": SCHEMA_VERSION, **manifest}
     assert manifest["source"] == "path:base"
     assert manifest["note"] is None
     assert manifest["parameters"] == manifest["stored_values"]

@@ -9,7 +9,7 @@ from qpipe.config import Config
 from qpipe.errors import ConfigError, MissingInput, WorkerError
 from qpipe.paths import Workspace
 from qpipe.quantize import _stage, make_variant
-from qpipe.records import read_json, write_json
+from qpipe.records import SCHEMA_VERSION, read_json, write_json
 from tests.workspace_fixture import silent, small_config, write_checkpoint, write_model
 
 QKV = "model.layers.0.self_attn.qkv_proj"
@@ -47,7 +47,7 @@ def test_variant(config: Config, asked: list[dict[str, Any]]) -> None:
     assert request["calibration"] == str(config.workspace.calibration("mix") / "calib.jsonl")
     assert request["scheme"]["weights"]["group_size"] == 64
     assert not Path(request["output"]).exists()
-    assert read_json(folder / "manifest.json", "-") == {"schema_version": 1, **manifest}
+    assert read_json(folder / "manifest.json", "-") == {"schema_version": SCHEMA_VERSION, **manifest}
     assert manifest["calibration_hash"] == "d" * 64
     assert manifest["base_checkpoint_hash"].startswith("bf16")
     assert (manifest["restored"], manifest["scheme"]) == ([], "gptq-w4a16")
