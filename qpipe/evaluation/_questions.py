@@ -108,9 +108,9 @@ def _response(sample: dict[str, Any], by_byte: bool) -> dict[str, Any]:
         return {
             "response": str(answer),
             "empty": not answer.strip(),
-            "finish_reason": getattr(answer, "finish_reason", None),
-            "prompt_tokens": getattr(answer, "prompt_tokens", None),
-            "completion_tokens": getattr(answer, "completion_tokens", None),
+            "finish_reason": answer.finish_reason,
+            "prompt_tokens": answer.usage.prompt_tokens,
+            "completion_tokens": answer.usage.completion_tokens,
         }
     if isinstance(answers[0], float):  # a whole text's log-likelihood
         keys = ("response", "finish_reason", "prompt_tokens", "completion_tokens")
@@ -123,6 +123,6 @@ def _response(sample: dict[str, Any], by_byte: bool) -> dict[str, Any]:
         "response": texts[best],
         "empty": None,
         "finish_reason": None,
-        "prompt_tokens": sum(value.prompt_tokens for value in values),
+        "prompt_tokens": sum(value.usage.prompt_tokens for value in values),
         "completion_tokens": None,
     }

@@ -2,42 +2,34 @@
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Callable
 from importlib.metadata import version
-from json import JSONDecodeError
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from qpipe.config import Config
-from qpipe.errors import EngineError
 from qpipe.evaluation._cells import Result, load_cell, store_cell, write_samples
-from qpipe.evaluation._model_code import may_run_code
 from qpipe.evaluation._plan import Cell, SuitePlan, evaluation_log
-from qpipe.evaluation._questions import field_table, question_rows
 from qpipe.evaluation._quiet import quiet
 from qpipe.hardware import identity
 from qpipe.model import GENERATION_FILES, TEMPLATE_FILES, TOKENIZER_FILES
 from qpipe.records import SCHEMA_VERSION, digest, hash_matching, staged_dir, write_json
-from qpipe.serving import Tokens, another_concurrency
+from qpipe.serving import another_concurrency
 
 if TYPE_CHECKING:
-    from lm_eval.api.model import CachingLM
-
-    from qpipe.evaluation._served import ServedModel
+    from qpipe.evaluation._ask import Questions
 
 __all__ = ["import_lm_eval", "run_suites"]
 
-# Not every OSError: a full disk is no failed request.
-_BROKEN = (TimeoutError, ConnectionError)
+_TELL_S = 60  # between two words on how many answers are there
 
 
 def import_lm_eval() -> None:
     """Import now what ``run_suites`` imports when it needs it: seconds."""
-    from qpipe.evaluation import _business, _public, _served  # noqa: F401
+    from qpipe.evaluation import _ask, _business, _public  # noqa: F401
 
 
 def run_suites(
@@ -50,15 +42,16 @@ def run_suites(
     tokenizer_dir: Path,
     checkpoint_hash: str,
     context: dict[str, Any],
-    tokens: Callable[[], Tokens],
     out_dir: Path,
     again: bool = False,
-    on_cell: Callable[[str], None] | None = None,
+    progress: Callable[[str], None] = lambda line: None,
 ) -> dict[str, Any]:
     """Run a plan's cells against ``base_url`` and write ``out_dir``.
 
-    Finished cells are kept in the workspace's cache and not run again; of a cell that was killed,
-    the answers that had come are kept.
+    Generated answers of all cells are asked in one stream, so that the engine never waits for the
+    longest answer of one cell; then cell by cell is scored. Finished cells are kept in the
+    workspace's cache and not run again; of a run that was killed, the answers that had come are
+    kept.
 
     Args:
         config: The release.
@@ -69,12 +62,10 @@ def run_suites(
         tokenizer_dir: Folder of the tokenizer the prompts are made with.
         checkpoint_hash: Hash of the served checkpoint.
         context: Everything else that makes results incomparable: engine, flags, arithmetic.
-        tokens: The engine's counters, read before and after each task: what it exercises. A task
-            that goes on after a kill has what was done since.
         out_dir: Where ``results.json`` and ``samples.parquet`` go.
         again: A second time, in reverse order and at another concurrency: what differs then is
             noise, as batches are composed otherwise.
-        on_cell: Called with one line for every finished cell.
+        progress: Called with a line for every finished cell, and each minute of answers.
 
     Raises:
         EngineError: a request failed.
@@ -97,98 +88,67 @@ def run_suites(
         "again": again,
         "concurrency": concurrency,
     }
-    model: ServedModel | None = None
-    results: list[tuple[Cell, Result, bool]] = []
+    folders = [
+        config.workspace.cache
+        / "cells"
+        / digest(common, cell.suite, cell.task, cell.definition, cell.data_hash, cell.limit)
+        for cell in cells
+    ]
+    kept = [load_cell(folder) for folder in folders]
+    questions: Questions | None = None
+    new = [cell for cell, result in zip(cells, kept, strict=True) if result is None]
+    # Two: lm-eval's keys say nothing of the model, nor of how a prompt begins.
+    answers = {
+        chat: config.workspace.cache / "requests" / f"{digest(common, chat)}.db"
+        for chat in (False, True)
+    }
     log = evaluation_log(config, variant)
-    for cell in cells:
-        key = digest(common, cell.suite, cell.task, cell.definition, cell.data_hash, cell.limit)
-        folder = config.workspace.cache / "cells" / key
-        result, cached = load_cell(folder), True
-        if result is None:
-            cached = False
-            with quiet(log):
-                if model is None:
-                    from qpipe.evaluation._served import answered, served_model
+    if new:
+        with quiet(log):
+            from qpipe.evaluation._ask import Questions
+            from qpipe.evaluation._served import served_model
 
-                    model = served_model(
-                        base_url,
-                        model_id,
-                        tokenizer_dir,
-                        concurrency=concurrency,
-                        window=plan.window,
-                        seed=evaluation.seed,
-                        backwards=again,
-                        trust_remote_code=config.release.model.trust_remote_code,
-                    )
-                asked = config.workspace.cache / "requests" / f"{key}.db"
-                with answered(model, asked, cell.chat) as lm:
-                    before = tokens()
-                    result = _evaluate(lm, cell, evaluation.seed, log)
-                    result.record["exercises"] = tokens().since(before)
-                result.record["bos"] = model.bos_record()
+            model = served_model(
+                base_url,
+                model_id,
+                tokenizer_dir,
+                concurrency=concurrency,
+                window=plan.window,
+                seed=evaluation.seed,
+                backwards=again,
+                trust_remote_code=config.release.model.trust_remote_code,
+                on_answer=_each_minute(progress),
+            )
+            questions = Questions(new, model, answers, evaluation.seed)
+            questions.ask()
+    results: list[tuple[Cell, Result, bool]] = []
+    for cell, folder, found in zip(cells, folders, kept, strict=True):
+        result = found
+        if result is None:
+            assert questions is not None
+            with quiet(log):
+                result = questions.score(cell)
             store_cell(folder, result)
-            asked.unlink(missing_ok=True)
-        results.append((cell, result, cached))
-        if on_cell is not None:
-            record = result.record
-            took = "kept" if cached else f"{record['seconds']:.1f} s"
-            unit = f" {record['unit']}" if record["unit"] else ""
-            on_cell(f"{cell.task}: {record['score']:.3f}{unit} over {record['n']} rows, {took}")
+        results.append((cell, result, found is not None))
+        record = result.record
+        took = ", kept" if found is not None else ""
+        unit = f" {record['unit']}" if record["unit"] else ""
+        progress(f"{cell.task}: {record['score']:.3f}{unit} over {record['n']} rows{took}")
+    for path in answers.values():
+        path.unlink(missing_ok=True)
     return _write(out_dir, variant, checkpoint_hash, context, results, plan.not_measured)
 
 
-def _evaluate(model: CachingLM, cell: Cell, seed: int, log: Path) -> Result:
-    import aiohttp
-    import requests
-    from lm_eval.evaluator import evaluate
+def _each_minute(progress: Callable[[str], None]) -> Callable[[int, int], None]:
+    told = time.monotonic()
 
-    loaded = cell.load()
-    random.seed(seed)
-    for task in loaded["tasks"].values():
-        if task.config.num_fewshot is None:
-            task.set_config("num_fewshot", 0)
-        task.set_fewshot_seed(seed)
-    started = time.monotonic()
-    try:
-        # `simple_evaluate` around this asks git for commits, which is noise outside a checkout.
-        outcome = evaluate(
-            lm=model,
-            task_dict=loaded,
-            limit=cell.limit,
-            apply_chat_template=cell.chat,
-            fewshot_as_multiturn=cell.chat,
-            log_samples=True,
-            bootstrap_iters=0,
-            confirm_run_unsafe_code=may_run_code(),
-        )
-    except (aiohttp.ClientError, requests.RequestException, JSONDecodeError, *_BROKEN) as error:
-        reason = str(error) or type(error).__name__
-        raise EngineError(
-            f"a request of '{cell.task}' failed: {reason}",
-            mend=f"see {log} and the engine's log; finished cells are kept",
-        ) from error
-    seconds = time.monotonic() - started
-    samples, metric = question_rows(outcome["samples"], cell)
-    record = {
-        "suite": cell.suite,
-        "category": cell.category,
-        "n": len(samples),
-        "metric": metric,
-        "unit": cell.unit,
-        "score": float(samples["score"].mean()),
-        "empty": int(samples["empty"].sum()),
-        # lm-eval's own figure: a perplexity where scores are log-likelihoods; a tag has none.
-        "value": _figure(outcome["results"], cell.task, metric),
-        "data_hash": cell.data_hash,
-        "seconds": round(seconds, 3),
-        "fields": field_table(outcome["samples"], cell),
-    }
-    return Result(record, samples)
+    def tell(done: int, total: int) -> None:
+        nonlocal told
+        if time.monotonic() - told >= _TELL_S:
+            told = time.monotonic()
+            progress(f"{done} of {total} answers")
 
-
-def _figure(results: dict[str, dict[str, Any]], task: str, metric: str) -> float | None:
-    found = results.get(task, {}).get(metric)
-    return None if found is None else float(found)
+    return tell
 
 
 def _write(

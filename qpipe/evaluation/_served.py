@@ -6,29 +6,44 @@ import asyncio
 import logging
 import math
 import sqlite3
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from json import JSONDecodeError
 from pathlib import Path
 from typing import Any
 
-from aiohttp import ClientSession, ClientTimeout, TCPConnector
+from aiohttp import ClientError, ClientSession, ClientTimeout, TCPConnector
 from lm_eval.api.instance import Instance
 from lm_eval.api.model import CacheHook, CachingLM, hash_args
 from lm_eval.api.registry import register_model
 from lm_eval.models.openai_completions import LocalCompletionsAPI
 from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
+from requests import RequestException
 from tenacity import AsyncRetrying, stop_after_attempt, wait_exponential
 
 from qpipe.errors import EngineError, InvalidMeasurement
 from qpipe.evaluation._prompts import Bos, render
 from qpipe.serving import require_ended
 
-__all__ = ["Answer", "LogProb", "ServedModel", "served_model"]
+__all__ = [
+    "FAILED",
+    "Answer",
+    "LogProb",
+    "ServedModel",
+    "Usage",
+    "answered",
+    "request_failed",
+    "served_model",
+]
+
+# How a request fails. Not every OSError: a full disk is no failed request.
+FAILED = (ClientError, RequestException, JSONDecodeError, TimeoutError, ConnectionError)
 
 # lm-eval cuts longer prompts on the left without a word; the engine refuses them with one.
 _NO_LIMIT = 1 << 30
-_LIKELIHOOD = "loglikelihood"  # under which lm-eval keeps answers
+# Under which lm-eval keeps answers.
+_GENERATION, _LIKELIHOOD = "generate_until", "loglikelihood"
 _ATTEMPTS = 3
 _TIMEOUT_S = 600
 _MALFORMED = (KeyError, TypeError, ValueError, AttributeError)
@@ -39,18 +54,31 @@ logging.getLogger("asyncio").setLevel(logging.CRITICAL)
 _Window = tuple[tuple[int, ...], tuple[int, ...]]  # tokens given, tokens scored
 
 
+@dataclass(frozen=True)
+class Usage:
+    """What the engine says a request took."""
+
+    prompt_tokens: int
+    cached_tokens: int
+    """Of the prompt, read from the prefix cache."""
+    completion_tokens: int
+
+
 class Answer(str):
     """A generated text with what the engine says of it; lm-eval hands it through untouched."""
 
-    finish_reason: str | None = None
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
+    finish_reason: str
+    usage: Usage
+    bos: bool
+    """Whether BOS begins the prompt that was sent."""
 
 
 class LogProb(float):
-    """A continuation's log-likelihood with the number of tokens sent for it."""
+    """A continuation's log-likelihood with what the engine says of it."""
 
-    prompt_tokens: int = 0
+    usage: Usage
+    bos: bool | None
+    """Whether BOS begins the prompt that was sent; ``None`` in the middle of a text."""
 
 
 @register_model("qpipe-completions")
@@ -60,7 +88,14 @@ class ServedModel(LocalCompletionsAPI):  # type: ignore[misc]
     Requests are sent longest first, or, ``backwards``, shortest first.
     """
 
-    def __init__(self, window: int, *, backwards: bool = False, **arguments: Any) -> None:
+    def __init__(
+        self,
+        window: int,
+        *,
+        backwards: bool = False,
+        on_answer: Callable[[int, int], None] = lambda done, total: None,
+        **arguments: Any,
+    ) -> None:
         super().__init__(
             tokenizer_backend="huggingface",
             tokenized_requests=True,
@@ -70,11 +105,10 @@ class ServedModel(LocalCompletionsAPI):  # type: ignore[misc]
         self._window = window
         self._in_windows = False
         self._backwards = backwards
+        self._on_answer = on_answer
         self.bos = Bos.of(self.tokenizer)
         self.chat = False
         """Whether prompts are rendered chats."""
-        self.sent: Counter[bool] = Counter()
-        """Requests, by whether BOS begins their prompt."""
 
     def tok_encode(self, string: Any, left_truncate_len: int | None = None, **_: Any) -> Any:
         """Token ids with exactly the BOS the tokenizer's own templates give."""
@@ -90,14 +124,8 @@ class ServedModel(LocalCompletionsAPI):  # type: ignore[misc]
         for prompt in messages:
             if not self._in_windows:  # most begin in the middle of a text
                 self.bos.check(prompt, self.chat)
-                self.sent[self.bos.begins(prompt)] += 1
         body: dict[str, Any] = super()._create_payload(messages, **settings)
         return body
-
-    def bos_record(self) -> dict[str, Any]:
-        """The BOS token's ids, and the share of requests that it began (``None`` without any)."""
-        count = self.sent.total()
-        return {"ids": list(self.bos.ids), "share": self.sent[True] / count if count else None}
 
     def apply_chat_template(
         self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True
@@ -112,6 +140,9 @@ class ServedModel(LocalCompletionsAPI):  # type: ignore[misc]
 
         lm-eval sends requests of equal settings together and waits for the last of each such group,
         so that the engine idles between groups.
+
+        Raises:
+            EngineError: a request failed; it is named by its task.
         """
         prompts = self.tok_encode([request.args[0] for request in requests])
         for prompt, request in zip(prompts, requests, strict=True):
@@ -130,22 +161,32 @@ class ServedModel(LocalCompletionsAPI):  # type: ignore[misc]
         slots = asyncio.Semaphore(self._concurrent)
         connector = TCPConnector(limit=self._concurrent)
         timeout = ClientTimeout(total=self.timeout)
+        count = 0
         async with ClientSession(connector=connector, timeout=timeout) as session:
 
             async def ask(index: int) -> None:
+                nonlocal count
                 attempts = AsyncRetrying(
                     stop=stop_after_attempt(self.max_retries),
                     wait=wait_exponential(multiplier=0.5, min=1, max=10),
                     reraise=True,
                 )
-                (answers[index],) = await attempts(
-                    self.amodel_call,
-                    session=session,
-                    sem=slots,
-                    messages=[prompts[index]],
-                    cache_keys=[requests[index].args],
-                    gen_kwargs=requests[index].args[1],
-                )
+                request = requests[index]
+                try:
+                    found: list[Answer] = await attempts(
+                        self.amodel_call,
+                        session=session,
+                        sem=slots,
+                        messages=[prompts[index]],
+                        gen_kwargs=request.args[1],
+                    )
+                except FAILED as error:
+                    raise request_failed(str(request.task_name), error) from error
+                (answer,) = found
+                answer.bos = self.bos.begins(prompts[index])
+                self.cache_hook.add_partial(_GENERATION, request.args, answer)
+                answers[index], count = answer, count + 1
+                self._on_answer(count, len(requests))
 
             await asyncio.gather(*(ask(index) for index in order))
         return answers
@@ -196,7 +237,7 @@ class ServedModel(LocalCompletionsAPI):  # type: ignore[misc]
         """
         texts = [self._windows(*request.args) for request in requests]
         kept = self.cache_hook.dbdict or {}
-        keys = {window: hash_args(_LIKELIHOOD, window) for windows in texts for window in windows}
+        keys = {window: _key(window) for windows in texts for window in windows}
         answers = {window: kept[key] for window, key in keys.items() if key in kept}
         new = [window for window in keys if window not in answers]
         if new:
@@ -216,6 +257,19 @@ class ServedModel(LocalCompletionsAPI):  # type: ignore[misc]
             for context, scored in map(make_disjoint_window, windows)
         ]
 
+    def results_of(self, request: Instance) -> list[Answer | LogProb]:
+        """What the engine answered to a request, once lm-eval has its result: one a window.
+
+        Call it while ``answered`` keeps the answers.
+        """
+        if request.request_type == "loglikelihood_rolling":
+            kept = self.cache_hook.dbdict
+            windows = self._windows(*request.args)
+            return [kept[_key(window)][0] for window in windows] * len(request.resps)
+        if request.request_type == _GENERATION:
+            return list(request.resps)
+        return [value for value, _ in request.resps]
+
     @staticmethod
     def parse_generations(outputs: Any, **_: Any) -> list[Answer]:
         """The texts of a response, each with its finish reason and token counts."""
@@ -224,8 +278,8 @@ class ServedModel(LocalCompletionsAPI):  # type: ignore[misc]
         except _MALFORMED as error:
             raise _malformed(outputs) from error
 
-    @staticmethod
-    def parse_logprobs(
+    def parse_logprobs(  # in lm-eval it is static
+        self,
         outputs: Any,
         tokens: list[list[int]] | None = None,
         ctxlens: list[int] | None = None,
@@ -234,12 +288,15 @@ class ServedModel(LocalCompletionsAPI):  # type: ignore[misc]
         """Log-likelihoods of the continuations in a response."""
         tokens = tokens or []
         try:
-            scored = [len(choice["logprobs"]["token_logprobs"]) for choice, _ in _choices(outputs)]
+            said = [
+                (len(choice["logprobs"]["token_logprobs"]), usage)
+                for choice, usage in _choices(outputs)
+            ]
             pairs = LocalCompletionsAPI.parse_logprobs(outputs, tokens=tokens, ctxlens=ctxlens)
         except _MALFORMED as error:
             raise _malformed(outputs) from error
         results = []
-        for (value, greedy), sent, count in zip(pairs, tokens, scored, strict=True):
+        for (value, greedy), sent, (count, usage) in zip(pairs, tokens, said, strict=True):
             # One token is generated beyond the echoed prompt.
             if count != len(sent) + 1 or not math.isfinite(value):
                 raise EngineError(
@@ -247,7 +304,8 @@ class ServedModel(LocalCompletionsAPI):  # type: ignore[misc]
                     mend="the engine must echo every prompt token with its log-probability",
                 )
             result = LogProb(value)
-            result.prompt_tokens = len(sent)
+            result.usage = usage
+            result.bos = None if self._in_windows else self.bos.begins(sent)
             results.append((result, greedy))
         return results
 
@@ -259,7 +317,19 @@ def _malformed(outputs: Any) -> EngineError:
     )
 
 
-def _choices(outputs: Any) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+def request_failed(task: str, error: BaseException) -> EngineError:
+    """The error of a request that was sent as often as it may be."""
+    return EngineError(
+        f"a request of '{task}' failed: {str(error) or type(error).__name__}",
+        mend="see the evaluation's log and the engine's log; answers that came are kept",
+    )
+
+
+def _key(window: _Window) -> str:
+    return str(hash_args(_LIKELIHOOD, window))
+
+
+def _choices(outputs: Any) -> Iterator[tuple[dict[str, Any], Usage]]:
     """The one choice of each response, and what the response says of its tokens.
 
     lm-eval takes what comes: a choice more or less would lead it astray.
@@ -267,16 +337,23 @@ def _choices(outputs: Any) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     for output in outputs if isinstance(outputs, list) else [outputs]:
         (choice,) = output["choices"]
         require_ended(choice)
-        yield choice, output.get("usage") or {}
+        usage = output["usage"]
+        yield (
+            choice,
+            Usage(
+                prompt_tokens=usage["prompt_tokens"],
+                cached_tokens=usage["prompt_tokens_details"]["cached_tokens"],
+                completion_tokens=usage["completion_tokens"],
+            ),
+        )
 
 
-def _answer(choice: dict[str, Any], usage: dict[str, Any]) -> Answer:
+def _answer(choice: dict[str, Any], usage: Usage) -> Answer:
     if not isinstance(choice["text"], str):
         raise TypeError("no text")
     answer = Answer(choice["text"])
     answer.finish_reason = choice["finish_reason"]
-    answer.prompt_tokens = usage.get("prompt_tokens")
-    answer.completion_tokens = usage.get("completion_tokens")
+    answer.usage = usage
     return answer
 
 
@@ -284,11 +361,10 @@ def _answer(choice: dict[str, Any], usage: dict[str, Any]) -> Answer:
 def answered(model: ServedModel, path: Path, chat: bool) -> Iterator[CachingLM]:
     """``model`` with its answers kept in ``path`` as they come, and not asked for again.
 
-    A file serves one cell, whose prompts are rendered chats or none are: lm-eval leaves the model
-    out of its keys.
+    A file serves one model and one way to begin prompts, which are rendered chats or none are:
+    lm-eval leaves both out of its keys.
     """
     model.chat = chat
-    model.sent.clear()
     path.parent.mkdir(parents=True, exist_ok=True)
     if not _sound(path):  # as good as none
         for damaged in (path, path.with_name(f"{path.name}-journal")):
@@ -320,10 +396,15 @@ def served_model(
     seed: int,
     backwards: bool = False,
     trust_remote_code: bool = False,
+    on_answer: Callable[[int, int], None] = lambda done, total: None,
 ) -> ServedModel:
-    """The model behind ``base_url``, which ends in ``/v1``; ``window`` is in tokens."""
+    """The model behind ``base_url``, which ends in ``/v1``; ``window`` is in tokens.
+
+    ``on_answer`` is called with how many of a stream's answers are there, and how many it asks.
+    """
     return ServedModel(
         backwards=backwards,
+        on_answer=on_answer,
         model=model_id,
         base_url=f"{base_url.rstrip('/')}/completions",
         tokenizer=str(tokenizer_dir),

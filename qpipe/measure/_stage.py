@@ -88,10 +88,9 @@ def measure(
                         "seed": config.release.evaluation.seed,
                         "simulator": _simulator(mode),
                     },
-                    tokens=server.client.tokens,
                     out_dir=out_dir,
                     again=again,
-                    on_cell=progress,
+                    progress=progress,
                 )
         if questions is not None:
             measure_stability(config, variant, questions, server.client, provenance, progress)

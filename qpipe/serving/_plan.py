@@ -158,6 +158,7 @@ def _arguments(plan: Plan) -> list[str]:
         "enable-prefix-caching": serve.prefix_caching,
         **serve.args,
         "enable-scale-out": True,  # its token-in endpoint gives logprobs without spelling them
+        "enable-prompt-tokens-details": True,  # each answer says what came from the prefix cache
     }
     arguments: list[str] = []
     for key, value in pairs.items():

@@ -251,6 +251,7 @@ def test_every_value_and_every_answer(config: Config, server: Server, tmp_path: 
         for name, task in config.suites["public"].tasks.items()
     }
     plan = plan_suites(config, "bf16", server.plan.tokenizer)
+    before = server.client.tokens()
     results = run_suites(
         config,
         "bf16",
@@ -260,10 +261,13 @@ def test_every_value_and_every_answer(config: Config, server: Server, tmp_path: 
         tokenizer_dir=server.plan.tokenizer,
         checkpoint_hash=server.plan.checkpoint_hash,
         context=server.provenance(detect()),
-        tokens=server.client.tokens,
         out_dir=tmp_path / "out",
     )
     samples = pd.read_parquet(tmp_path / "out" / "samples.parquet")
+    # What the engine says with each answer is what its counters say of all.
+    said = [task["exercises"] for task in results["tasks"].values()]
+    counted = server.client.tokens().since(before)
+    assert counted == {name: sum(each[name] for each in said) for name in counted}
     assert len(results["tasks"]) == 8
     for name, found in results["tasks"].items():
         theirs, metric = expected[name], found["metric"]

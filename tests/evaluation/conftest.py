@@ -15,7 +15,6 @@ import pytest
 from qpipe.config import Config, Evaluation, Gate, ModelSource, Release, Serve, Suite, Variant
 from qpipe.evaluation import plan_suites, run_suites
 from qpipe.paths import Workspace
-from qpipe.serving import Tokens
 
 Run = Callable[..., dict[str, Any]]
 
@@ -58,6 +57,15 @@ def tokenizer_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_tokenizer(tmp_path_factory.mktemp("tokenizer"))
 
 
+def usage(prompt: list[int], answer: int) -> dict[str, Any]:
+    """As vLLM words it; the first token of each prompt comes from the prefix cache."""
+    return {
+        "prompt_tokens": len(prompt),
+        "completion_tokens": answer,
+        "prompt_tokens_details": {"cached_tokens": 1},
+    }
+
+
 class FakeEngine:
     """``/v1/completions`` over the byte tokenizer.
 
@@ -74,8 +82,6 @@ class FakeEngine:
         self.fails: Callable[[str], bool] = lambda text: False
         self.spoil: Callable[[str, dict[str, Any]], dict[str, Any] | bytes | None]
         self.spoil = lambda prompt, reply: reply
-        self.served = Tokens(0, 0, 0, 0)
-        self._counting = threading.Lock()
         self.slow_s = 0.0
         self.requests: list[dict[str, Any]] = []
         engine = self
@@ -108,15 +114,6 @@ class FakeEngine:
     def base_url(self) -> str:
         return f"http://127.0.0.1:{self.server.server_port}/v1"
 
-    def tokens(self) -> Tokens:
-        return self.served
-
-    def _count(self, prompt: list[int], answer: int) -> None:
-        with self._counting:
-            old = self.served
-            prefilled, decoded = old.prefill_tokens + len(prompt), old.decode_tokens + answer - 1
-            self.served = Tokens(prefilled, 0, decoded, old.requests + 1)
-
     def text(self, body: dict[str, Any]) -> str:
         """The prompt of a request."""
         (ids,) = body["prompt"]
@@ -128,7 +125,6 @@ class FakeEngine:
         if self.fails(text):
             return 400, {"error": "the prompt is too long"}
         if body.get("echo"):
-            self._count(ids, 1)
             value = -0.1 if self.likes(text) else -1.0
             # One token is generated beyond those that are echoed.
             values = [None] + [value] * len(ids)
@@ -139,12 +135,10 @@ class FakeEngine:
                 "finish_reason": "length",
                 "logprobs": {"token_logprobs": values, "top_logprobs": tops},
             }
-            return 200, {"choices": [choice], "usage": {"prompt_tokens": len(ids)}}
+            return 200, {"choices": [choice], "usage": usage(ids, 1)}
         answer, reason = self.answer(text)
-        self._count(ids, len(answer))
-        usage = {"prompt_tokens": len(ids), "completion_tokens": len(answer)}
         choice = {"index": 0, "text": answer, "finish_reason": reason}
-        return 200, {"choices": [choice], "usage": usage}
+        return 200, {"choices": [choice], "usage": usage(ids, len(answer))}
 
     def close(self) -> None:
         self.server.shutdown()
@@ -185,7 +179,6 @@ def run(tmp_path: Path, engine: FakeEngine, tokenizer_dir: Path) -> Run:
             "tokenizer_dir": tokenizer_dir,
             "checkpoint_hash": checkpoint,
             "context": {"engine": "fake"},
-            "tokens": engine.tokens,
             "out_dir": tmp_path / "out" / "eval" / "bf16",
         }
         arguments |= more

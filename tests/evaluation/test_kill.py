@@ -16,7 +16,7 @@ import pytest
 from qpipe.config import BusinessSuite, Config
 from qpipe.errors import EngineError
 from qpipe.evaluation import plan_suites, run_suites
-from qpipe.serving import Tokens
+from qpipe.records import read_json
 from tests.evaluation.test_run import make_config, write_rows
 
 if TYPE_CHECKING:
@@ -54,13 +54,16 @@ def evaluate(root: Path, kind: str, base_url: str, tokenizer_dir: Path) -> None:
         tokenizer_dir=tokenizer_dir,
         checkpoint_hash="c",
         context={},
-        tokens=lambda: Tokens(0, 0, 0, 0),
         out_dir=root / "out",
     )
 
 
 def answers(root: Path) -> pd.DataFrame:
     return pd.read_parquet(root / "out" / "samples.parquet")
+
+
+def tasks(root: Path) -> Any:
+    return read_json(root / "out" / "results.json", "-")["tasks"]
 
 
 @pytest.mark.parametrize("kind", ["generation", "likelihood"])
@@ -102,6 +105,8 @@ def test_only_what_was_in_flight_is_asked_again(
     assert max(times.values()) == 2
     assert sum(count - 1 for count in times.values()) <= CONCURRENCY
     pd.testing.assert_frame_equal(answers(broken), answers(whole))
+    # What the engine did is known of the answers before the kill too.
+    assert tasks(broken) == tasks(whole)
     assert not list((broken / ".qpipe" / "cache" / "requests").iterdir())
 
 

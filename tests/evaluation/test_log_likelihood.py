@@ -50,7 +50,7 @@ def test_the_score_is_the_log_likelihood_a_word(
     from lm_eval.tasks.wikitext.preprocess_wikitext import wikitext_detokenizer
 
     lines: list[str] = []
-    results = run(make(tmp_path), on_cell=lines.append)
+    results = run(make(tmp_path), progress=lines.append)
     rows = samples()
     # A token a byte, each with log-likelihood -1; words are counted before detokenization.
     pages = [ARTICLES[0].rstrip("\n"), ARTICLES[1]]

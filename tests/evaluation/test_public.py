@@ -103,6 +103,15 @@ def test_tasks_over_local_rows(tmp_path: Path, engine: FakeEngine, run: Run) -> 
     assert all(task["cached"] for task in again["tasks"].values())
 
 
+def test_sampled_answers_are_asked_once(tmp_path: Path, engine: FakeEngine, run: Run) -> None:
+    """lm-eval keeps none of them, so that an answer that came ahead would be asked again."""
+    sampled = {"do_sample": True, "temperature": 0.7, "until": ["\n"]}
+    task = write_gsm8k(tmp_path, override={"generation_kwargs": sampled})
+    results = run(over(tmp_path, gsm8k=task))
+    assert len(engine.requests) == 2
+    assert results["tasks"]["gsm8k"]["exercises"]["requests"] == 2
+
+
 def test_another_reader_is_another_cell(tmp_path: Path, run: Run, readers: Path) -> None:
     config = over(tmp_path, arc_easy=write_arc(tmp_path), gsm8k=write_gsm8k(tmp_path))
     run(config)
@@ -417,6 +426,10 @@ def test_metadata_reaches_tasks_that_make_their_rows(
 
 
 def sample(length: int, score: float, metrics: list[str]) -> dict[str, Any]:
+    from qpipe.evaluation._served import Answer, Usage
+
+    answer = Answer("an answer")
+    answer.finish_reason, answer.usage = "stop", Usage(5, 0, 2)
     return {
         "filter": "none",
         "metrics": metrics,
@@ -425,7 +438,7 @@ def sample(length: int, score: float, metrics: list[str]) -> dict[str, Any]:
         "doc_hash": "d",
         "prompt_hash": "p",
         "target_hash": "t",
-        "resps": [["an answer"]],
+        "resps": [[answer]],
         **dict.fromkeys(metrics, -1.0),
         str(length): score,
     }

@@ -4,6 +4,7 @@ import json
 import math
 import shutil
 import threading
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -60,7 +61,7 @@ def business(chat: bool) -> BusinessSuite:
 def test_business_suite(tmp_path: Path, engine: FakeEngine, run: Run, chat: bool) -> None:
     write_rows(tmp_path, ROWS)
     lines: list[str] = []
-    results = run(make_config(tmp_path, {"mine": business(chat)}), on_cell=lines.append)
+    results = run(make_config(tmp_path, {"mine": business(chat)}), progress=lines.append)
 
     out = tmp_path / "out" / "eval" / "bf16"
     assert read_json(out / "results.json", "x") == results
@@ -69,18 +70,19 @@ def test_business_suite(tmp_path: Path, engine: FakeEngine, run: Run, chat: bool
     assert results["categories"]["sort"] == {**part, "truncated_share": 1.0}
     task = results["tasks"]["mine-math"]
     assert (task["suite"], task["category"], task["n"], task["score"]) == ("mine", "math", 2, 0.5)
-    assert not task["cached"] and task["seconds"] > 0 and len(task["data_hash"]) == 64
-    # By the engine's counters: two answers; then one, and two choices whose likelihood is prefill.
+    assert not task["cached"] and len(task["data_hash"]) == 64
+    # By what the engine says with each answer: two answers; then one, and two choices whose likelihood is prefill.
     frame = len("<s><user>\n<assistant>") - 2 if chat else 1
     math, sort = (results["tasks"][f"mine-{name}"]["exercises"] for name in ("math", "sort"))
     assert math == {
-        "prefill_tokens": 2 * frame + len("1 + 1 =") + len("9 - 5 ="),
-        "cached_tokens": 0,
+        "prefill_tokens": 2 * frame + len("1 + 1 =") + len("9 - 5 =") - 2,
+        "cached_tokens": 2,
         "decode_tokens": len(" 2") + len(" no 5 and on") - 2,
         "requests": 2,
     }
     assert sort["decode_tokens"] == len(" no 5 and on") - 1 and sort["requests"] == 3
     assert [line.split(":")[0] for line in lines] == ["mine-math", "mine-sort"]
+    assert len(engine.requests) == 5
 
     samples = pd.read_parquet(out / "samples.parquet").set_index("doc_id")
     assert list(samples.index) == ["math-0", "math-1", "sort-0", "sort-1"]
@@ -221,12 +223,12 @@ def test_a_second_run_asks_in_another_order(
     assert first[0] > max(first[-4:]) and again[0] < min(again[-4:])
 
 
-def test_questions_of_all_settings_are_in_flight_together(
+def test_questions_of_all_cells_and_settings_are_in_flight_together(
     tmp_path: Path, engine: FakeEngine, run: Run
 ) -> None:
     row = {"scorer": "numeric", "reference": 2, "level": 1}
     rows = [{**row, "prompt": f"{n} =", "max_tokens": n + 1} for n in range(4)]
-    write_rows(tmp_path, {"math": rows})
+    write_rows(tmp_path, {"math": rows[:2], "sort": rows[2:]})
     together = threading.Barrier(4, timeout=10)
 
     def answer(prompt: str) -> tuple[str, str]:
@@ -234,11 +236,20 @@ def test_questions_of_all_settings_are_in_flight_together(
         return f" {prompt[0]}", "stop"
 
     engine.answer = answer
-    run(make_config(tmp_path, {"mine": MATH}))
+    run(make_config(tmp_path, {"mine": business(False)}))
     samples = pd.read_parquet(tmp_path / "out" / "eval" / "bf16" / "samples.parquet")
-    assert dict(zip(samples["doc_id"], samples["response"], strict=True)) == {
-        f"math-{n}": f" {n}" for n in range(4)
-    }
+    assert samples["response"].to_list() == [" 0", " 1", " 2", " 3"]
+    assert samples["doc_id"].to_list() == ["math-0", "math-1", "sort-0", "sort-1"]
+
+
+def test_answers_are_counted_while_they_come(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"{RUN}._TELL_S", 0)
+    write_rows(tmp_path, ROWS)
+    lines: list[str] = []
+    run(make_config(tmp_path, {"mine": business(False)}), progress=lines.append)
+    assert lines[:3] == [f"{count} of 3 answers" for count in (1, 2, 3)]
 
 
 def test_tags_and_clusters_are_kept_a_question(tmp_path: Path, run: Run) -> None:
@@ -287,13 +298,22 @@ def test_a_suite_names_the_tag_of_dependent_questions(tmp_path: Path, run: Run) 
     assert samples["cluster"].to_list() == ["template:sums"]
 
 
-def test_a_failed_request_is_an_error_and_keeps_finished_cells(
-    tmp_path: Path, engine: FakeEngine, run: Run, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("failing", "kept"), [("Capital?", [False, False]), ("So bad! good", [True, False])]
+)
+def test_a_failed_request_is_an_error_and_nothing_is_asked_twice(
+    tmp_path: Path,
+    engine: FakeEngine,
+    run: Run,
+    monkeypatch: pytest.MonkeyPatch,
+    failing: str,
+    kept: list[bool],
 ) -> None:
+    """All that is generated comes first; then cell by cell its likelihoods and scores."""
     monkeypatch.setattr("qpipe.evaluation._served._ATTEMPTS", 1)
     write_rows(tmp_path, ROWS)
-    config = make_config(tmp_path, {"mine": business(False)})
-    engine.fails = lambda text: text.startswith("Capital")
+    config = make_config(tmp_path, {"mine": business(False)}, concurrency=1)
+    engine.fails = lambda text: text == failing
     with pytest.raises(EngineError, match="mine-sort"):
         run(config)
     assert not (tmp_path / "out" / "eval" / "bf16").exists()
@@ -302,7 +322,9 @@ def test_a_failed_request_is_an_error_and_keeps_finished_cells(
 
     engine.fails = lambda text: False
     results = run(config)
-    assert [task["cached"] for task in results["tasks"].values()] == [True, False]
+    assert [task["cached"] for task in results["tasks"].values()] == kept
+    asked = Counter(engine.text(body) for body in engine.requests)
+    assert len(asked) == 5 and asked.pop(failing) == 2 and set(asked.values()) == {1}
 
 
 def choice(reply: dict[str, Any]) -> dict[str, Any]:
@@ -320,6 +342,8 @@ BROKEN: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "nothing": (lambda reply: None, "a request of 'mine-.*' failed"),
     "no JSON": (lambda reply: b"<html>", "a request of 'mine-.*' failed"),
     "an error": (lambda reply: {"error": "x"}, "malformed"),
+    "no usage": (lambda reply: reply.pop("usage"), "malformed"),
+    "no cache's share": (lambda r: r["usage"].pop("prompt_tokens_details"), "malformed"),
     "no choice": (lambda reply: reply["choices"].clear(), "malformed"),
     "two choices": (lambda reply: reply["choices"].append(choice(reply)), "malformed"),
     "no end": (lambda reply: choice(reply).update(finish_reason=None), "reason is None"),

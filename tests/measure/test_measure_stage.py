@@ -70,7 +70,6 @@ class Stand:
             call_workers=lambda _: [self.rounded],
             complete=lambda *_: self.calls.append("warm"),
             reset_prefix_cache=lambda: self.calls.append("reset"),
-            tokens=None,
         )
         yield SimpleNamespace(plan=plan, client=client, provenance=lambda *_: {})
         self.calls.append("end")

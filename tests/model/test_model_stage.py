@@ -31,7 +31,10 @@ def test_path_source_copies_files_but_no_pickle(workspace: Workspace) -> None:
         "model.safetensors",
         "tokenizer.json",
     }
-    assert read_json(workspace.model / "manifest.json", "-") == {"schema_version": SCHEMA_VERSION, **manifest}
+    assert read_json(workspace.model / "manifest.json", "-") == {
+        "schema_version": SCHEMA_VERSION,
+        **manifest,
+    }
     assert manifest["source"] == "path:base"
     assert manifest["note"] is None
     assert manifest["parameters"] == manifest["stored_values"]

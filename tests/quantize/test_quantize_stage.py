@@ -47,7 +47,10 @@ def test_variant(config: Config, asked: list[dict[str, Any]]) -> None:
     assert request["calibration"] == str(config.workspace.calibration("mix") / "calib.jsonl")
     assert request["scheme"]["weights"]["group_size"] == 64
     assert not Path(request["output"]).exists()
-    assert read_json(folder / "manifest.json", "-") == {"schema_version": SCHEMA_VERSION, **manifest}
+    assert read_json(folder / "manifest.json", "-") == {
+        "schema_version": SCHEMA_VERSION,
+        **manifest,
+    }
     assert manifest["calibration_hash"] == "d" * 64
     assert manifest["base_checkpoint_hash"].startswith("bf16")
     assert (manifest["restored"], manifest["scheme"]) == ([], "gptq-w4a16")

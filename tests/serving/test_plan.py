@@ -40,7 +40,7 @@ def test_baseline(built: Workspace) -> None:
     assert value(found, "dtype") == "bfloat16"
     assert value(found, "max-model-len") == "2048"
     assert int(value(found, "max-logprobs") or 0) >= 1024
-    assert "--enable-scale-out" in found.arguments
+    assert {"--enable-scale-out", "--enable-prompt-tokens-details"} <= set(found.arguments)
     assert "--enforce-eager" in found.arguments
     assert found.kernels == ()
     assert found.env["VLLM_CPU_KVCACHE_SPACE"] == "2"
