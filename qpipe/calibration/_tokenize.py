@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
-from typing import Any
 
 from qpipe.calibration._mix import Document
 from qpipe.errors import ConfigError, Fault, MissingInput
+from qpipe.model import load_tokenizer
 from qpipe.records import digest, hash_file
 
 __all__ = ["Tokenizer"]
@@ -37,7 +36,7 @@ class Tokenizer:
             raise MissingInput(folder / "tokenizer.json", "qpipe model")
         self.folder = folder
         self.hash = digest([(path.name, hash_file(path)) for path in files])
-        self._inner = _load(folder, trust_remote_code)
+        self._inner = load_tokenizer(folder, trust_remote_code)
         own: int | None = self._inner.eos_token_id
         # Tokenizers converted from GGUF may name another token than the one the model stops at.
         self._stops = _stop_tokens(folder) or ([] if own is None else [own])
@@ -108,18 +107,3 @@ def _stop_tokens(folder: Path) -> list[int]:
             if stops is not None:
                 return stops if isinstance(stops, list) else [stops]
     return []
-
-
-def _load(folder: Path, trust_remote_code: bool) -> Any:
-    # Else transformers advises to install torch, which tokenizing does without.
-    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
-    from transformers import AutoTokenizer
-
-    try:
-        return AutoTokenizer.from_pretrained(
-            folder, local_files_only=True, trust_remote_code=trust_remote_code
-        )
-    except (OSError, ValueError) as error:
-        message = f"the tokenizer cannot be loaded: {error}"
-        mend = "run `qpipe model` again"
-        raise ConfigError([Fault(str(folder), "tokenizer", message, mend)]) from error

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -21,6 +20,7 @@ from qpipe.evaluation.generators import (
     in_tokens,
     in_words,
 )
+from qpipe.model import load_tokenizer
 from qpipe.records import write_text
 
 if TYPE_CHECKING:
@@ -130,20 +130,8 @@ def _counted(tokens: Sequence[int | None], folder: Path) -> list[Length]:
 
 
 def _tokenizer(folder: Path, trust: bool) -> Callable[[str], int]:
-    # Else transformers advises to install torch, which tokenizing does without.
-    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
-    from transformers import AutoTokenizer
-
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(
-            folder, local_files_only=True, trust_remote_code=trust
-        )
-    except (OSError, ValueError) as error:
-        raise ValueError(
-            f"{folder} has no tokenizer that loads ({error}): name the model's folder with"
-            " --tokenizer, or run `qpipe model` first"
-        ) from error
-    return partial(_count, tokenizer)
+    mend = "name the model's folder with --tokenizer, or run `qpipe model` first"
+    return partial(_count, load_tokenizer(folder, trust, mend))
 
 
 def _release_here() -> Config | None:

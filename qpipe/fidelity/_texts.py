@@ -12,6 +12,7 @@ import pandas as pd
 from qpipe.config import BASELINE, LONG_CONTEXT, Config, Fidelity
 from qpipe.errors import ConfigError, Fault
 from qpipe.evaluation import Bos
+from qpipe.model import load_tokenizer
 from qpipe.records import digest, read_table
 
 __all__ = [
@@ -71,13 +72,9 @@ def held_out_texts(config: Config, variant: str) -> pd.DataFrame:
             texts changed since the baseline's run.
         InvalidMeasurement: a text would begin with BOS twice.
     """
-    from transformers import AutoTokenizer
-
     settings, workspace = config.release.fidelity, config.workspace
     paragraphs = load_paragraphs(config)
-    tokenizer = AutoTokenizer.from_pretrained(
-        workspace.model, trust_remote_code=config.release.model.trust_remote_code
-    )
+    tokenizer = load_tokenizer(workspace.model, config.release.model.trust_remote_code)
     bos = Bos.of(tokenizer)
 
     def encode(text: str) -> list[int]:

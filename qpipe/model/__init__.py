@@ -13,6 +13,7 @@ from qpipe.model._checkpoint import (
 )
 from qpipe.model._companions import GENERATION_FILES, require_companions
 from qpipe.model._stage import make_model
+from qpipe.model._tokenizer import load_tokenizer
 
 __all__ = [
     "GENERATION_FILES",
@@ -23,6 +24,7 @@ __all__ = [
     "has_chat_template",
     "headers",
     "linears",
+    "load_tokenizer",
     "make_model",
     "require_checkpoint",
     "require_companions",

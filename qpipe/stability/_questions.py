@@ -17,6 +17,7 @@ from qpipe.evaluation import (
     load_scorers,
     render,
 )
+from qpipe.model import load_tokenizer
 
 __all__ = ["Question", "sampled_questions"]
 
@@ -45,11 +46,7 @@ def sampled_questions(config: Config, tokenizer_dir: Path) -> list[Question]:
     """
     if not config.release.stability.questions:
         return []
-    from transformers import AutoTokenizer
-
-    tokenizer = AutoTokenizer.from_pretrained(
-        tokenizer_dir, trust_remote_code=config.release.model.trust_remote_code
-    )
+    tokenizer = load_tokenizer(tokenizer_dir, config.release.model.trust_remote_code)
     return [
         question
         for name, suite in config.suites.items()

@@ -1,0 +1,32 @@
+"""Loads a tokenizer from its folder."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from qpipe.errors import ConfigError, Fault
+
+__all__ = ["load_tokenizer"]
+
+
+def load_tokenizer(
+    folder: Path, trust_remote_code: bool, mend: str = "run `qpipe model` again"
+) -> Any:
+    """transformers' tokenizer of the model in ``folder``, which nothing is fetched for.
+
+    Raises:
+        ConfigError: it does not load; ``mend`` says what to do.
+    """
+    # Else transformers advises to install torch, which tokenizing does without.
+    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
+    from transformers import AutoTokenizer
+
+    try:
+        return AutoTokenizer.from_pretrained(
+            folder, local_files_only=True, trust_remote_code=trust_remote_code
+        )
+    except (OSError, ValueError) as error:
+        message = f"the tokenizer cannot be loaded: {error}"
+        raise ConfigError([Fault(str(folder), "tokenizer", message, mend)]) from error
