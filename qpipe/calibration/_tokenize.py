@@ -7,7 +7,7 @@ from pathlib import Path
 
 from qpipe.calibration._mix import Document
 from qpipe.errors import ConfigError, Fault, MissingInput
-from qpipe.model import load_tokenizer
+from qpipe.model import load_tokenizer, on_a_fixed_day
 from qpipe.records import digest, hash_file
 
 __all__ = ["Tokenizer"]
@@ -87,7 +87,9 @@ class Tokenizer:
             )
             raise ConfigError([self._fault("chat_template", message, mend)])
         try:
-            text: str = self._inner.apply_chat_template(document.content, tokenize=False)
+            text: str = self._inner.apply_chat_template(
+                document.content, tokenize=False, strftime_now=on_a_fixed_day
+            )
         except TemplateError as error:
             message = f"the model's chat template refuses the conversation: {error}"
             mend = "use the roles and the order of turns that the model knows"

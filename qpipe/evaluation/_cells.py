@@ -44,8 +44,7 @@ class Result:
     """What one cell measured."""
 
     record: dict[str, Any]
-    """Suite, category, n, metric, unit, score, value, data_hash, seconds, and what the engine did
-    for it."""
+    """Suite, category, n, metric, unit, score, value, data_hash, and what the engine did for it."""
     samples: pd.DataFrame
     """One row a question."""
 

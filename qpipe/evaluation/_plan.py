@@ -123,7 +123,7 @@ def plan_suites(config: Config, variant: str, tokenizer_dir: Path) -> SuitePlan:
     if not plan.cells:
         reasons = "; ".join(f"{task}: {why['reason']}" for task, why in plan.not_measured.items())
         raise EnvError(f"no task can be measured here: {reasons}", mend="bring what is missing")
-    faults = list(_mixed_units(config, plan.cells))
+    faults = [*_same_names(config, plan.cells), *_mixed_units(config, plan.cells)]
     if faults:
         raise ConfigError(faults)
     return plan
@@ -291,6 +291,16 @@ def _names_its_metrics(task: ConfigurableTask) -> bool:
         callable(each["metric"]) or each.get("hf_evaluate")
         for each in task.config.metric_list or []
     )
+
+
+def _same_names(config: Config, cells: Iterable[Cell]) -> Iterator[Fault]:
+    """The category `b-c` of a suite `a` and the category `c` of a suite `a-b` are one task."""
+    first: dict[str, Cell] = {}
+    for cell in cells:
+        other = first.setdefault(cell.task, cell)
+        if other is not cell:
+            message = f"the suite '{other.suite}' has a task of the name '{cell.task}' too"
+            yield Fault(str(config.suite_files[cell.suite]), "files", message, "rename one of them")
 
 
 def _mixed_units(config: Config, cells: Iterable[Cell]) -> Iterator[Fault]:

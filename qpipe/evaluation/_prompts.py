@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from qpipe.errors import InvalidMeasurement
+from qpipe.model import on_a_fixed_day
 
 __all__ = ["Bos", "render"]
 
@@ -21,6 +22,7 @@ def render(
         add_generation_prompt=add_generation_prompt,
         continue_final_message=not add_generation_prompt,
         enable_thinking=False,
+        strftime_now=on_a_fixed_day,
     )
     return rendered
 

@@ -6,7 +6,7 @@ import io
 import json
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from functools import cache
 from pathlib import Path
@@ -124,10 +124,24 @@ def load_public(
             fault = Fault(str(suite_file), f"tasks.{name}.data_files", *error.args)
             raise ConfigError([fault]) from error
     for one in loaded["tasks"].values():
+        if one.config.process_docs is not None:
+            one.config.process_docs = _once(one.config.process_docs)
         # lm-eval only logs that the hub did not give a metric.
         if not one.config.process_results and None in one._metric_fn_list.values():
             raise Unavailable(f"a metric of '{one.task_name}' cannot be loaded from the hub")
     return loaded
+
+
+def _once(process: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """``process`` of each set of rows, once: some draw at random, and are asked twice for them."""
+    made: dict[int, tuple[Any, Any]] = {}
+
+    def processed(rows: Any) -> Any:
+        if id(rows) not in made:
+            made[id(rows)] = (rows, process(rows))  # kept, the rows keep their id
+        return made[id(rows)][1]
+
+    return processed
 
 
 def _built(manager: TaskManager, name: str, changes: dict[str, Any]) -> TaskDict:

@@ -48,10 +48,10 @@ def run_suites(
 ) -> dict[str, Any]:
     """Run a plan's cells against ``base_url`` and write ``out_dir``.
 
-    Generated answers of all cells are asked in one stream, so that the engine never waits for the
-    longest answer of one cell; then cell by cell is scored. Finished cells are kept in the
-    workspace's cache and not run again; of a run that was killed, the answers that had come are
-    kept.
+    Generated answers of all cells are asked together, so that the engine does not wait for the
+    longest answer of each; then cell by cell is scored. Finished cells are kept in the workspace's
+    cache and not run again; of a run that was killed, the answers that had come are kept, but for
+    sampled ones.
 
     Args:
         config: The release.
@@ -115,6 +115,7 @@ def run_suites(
                 concurrency=concurrency,
                 window=plan.window,
                 seed=evaluation.seed,
+                log=log,
                 backwards=again,
                 trust_remote_code=config.release.model.trust_remote_code,
                 on_answer=_each_minute(progress),

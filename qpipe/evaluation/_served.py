@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import sqlite3
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from json import JSONDecodeError
 from pathlib import Path
 from typing import Any
@@ -23,62 +22,34 @@ from requests import RequestException
 from tenacity import AsyncRetrying, stop_after_attempt, wait_exponential
 
 from qpipe.errors import EngineError, InvalidMeasurement
+from qpipe.evaluation._answers import Answer, LogProb, generated, likelihoods
 from qpipe.evaluation._prompts import Bos, render
-from qpipe.serving import require_ended
 
 __all__ = [
-    "FAILED",
-    "Answer",
-    "LogProb",
+    "GENERATION",
     "ServedModel",
-    "Usage",
     "answered",
-    "request_failed",
+    "is_sampled",
     "served_model",
 ]
 
+GENERATION = "generate_until"
+"""lm-eval's kind of requests whose answers are generated."""
+
 # How a request fails. Not every OSError: a full disk is no failed request.
-FAILED = (ClientError, RequestException, JSONDecodeError, TimeoutError, ConnectionError)
+_FAILED = (ClientError, RequestException, JSONDecodeError, TimeoutError, ConnectionError)
 
 # lm-eval cuts longer prompts on the left without a word; the engine refuses them with one.
 _NO_LIMIT = 1 << 30
-# Under which lm-eval keeps answers.
-_GENERATION, _LIKELIHOOD = "generate_until", "loglikelihood"
+_LIKELIHOOD = "loglikelihood"
+_CHUNK = 256  # prompts that are tokenized together
 _ATTEMPTS = 3
 _TIMEOUT_S = 600
-_MALFORMED = (KeyError, TypeError, ValueError, AttributeError)
 # Of requests that fail together lm-eval awaits one; what becomes of the others is no news.
 logging.getLogger("asyncio").setLevel(logging.CRITICAL)
 
 
 _Window = tuple[tuple[int, ...], tuple[int, ...]]  # tokens given, tokens scored
-
-
-@dataclass(frozen=True)
-class Usage:
-    """What the engine says a request took."""
-
-    prompt_tokens: int
-    cached_tokens: int
-    """Of the prompt, read from the prefix cache."""
-    completion_tokens: int
-
-
-class Answer(str):
-    """A generated text with what the engine says of it; lm-eval hands it through untouched."""
-
-    finish_reason: str
-    usage: Usage
-    bos: bool
-    """Whether BOS begins the prompt that was sent."""
-
-
-class LogProb(float):
-    """A continuation's log-likelihood with what the engine says of it."""
-
-    usage: Usage
-    bos: bool | None
-    """Whether BOS begins the prompt that was sent; ``None`` in the middle of a text."""
 
 
 @register_model("qpipe-completions")
@@ -92,6 +63,7 @@ class ServedModel(LocalCompletionsAPI):  # type: ignore[misc]
         self,
         window: int,
         *,
+        log: Path,
         backwards: bool = False,
         on_answer: Callable[[int, int], None] = lambda done, total: None,
         **arguments: Any,
@@ -106,25 +78,40 @@ class ServedModel(LocalCompletionsAPI):  # type: ignore[misc]
         self._in_windows = False
         self._backwards = backwards
         self._on_answer = on_answer
+        self._log = log
         self.bos = Bos.of(self.tokenizer)
         self.chat = False
         """Whether prompts are rendered chats."""
 
     def tok_encode(self, string: Any, left_truncate_len: int | None = None, **_: Any) -> Any:
         """Token ids with exactly the BOS the tokenizer's own templates give."""
-        encoded = self.tokenizer(
-            string, add_special_tokens=False, return_attention_mask=False
-        ).input_ids
         if isinstance(string, str):
-            return self.bos.begin(encoded, self.chat)
-        return [self.bos.begin(ids, self.chat) for ids in encoded]
+            return self.bos.begin(self._ids([string])[0], self.chat)
+        return [self.bos.begin(ids, self.chat) for ids in self._ids(string)]
 
-    def _create_payload(self, messages: list[list[int]], **settings: Any) -> dict[str, Any]:
+    def _ids(self, texts: list[str]) -> list[list[int]]:
+        """Token ids of the texts alone."""
+        encoded = self.tokenizer(texts, add_special_tokens=False, return_attention_mask=False)
+        ids: list[list[int]] = encoded.input_ids
+        return ids
+
+    def _create_payload(
+        self,
+        messages: list[list[int]],
+        generate: bool = False,
+        gen_kwargs: dict[str, Any] | None = None,
+        **settings: Any,
+    ) -> dict[str, Any]:
         """The request's body; every prompt passes here on its way to the engine."""
         for prompt in messages:
             if not self._in_windows:  # most begin in the middle of a text
                 self.bos.check(prompt, self.chat)
-        body: dict[str, Any] = super()._create_payload(messages, **settings)
+        if gen_kwargs is not None and gen_kwargs.get("do_sample") is False:
+            # Some tasks say so beside a temperature, which lm-eval's API models would take.
+            gen_kwargs["temperature"] = 0
+        body: dict[str, Any] = super()._create_payload(
+            messages, generate=generate, gen_kwargs=gen_kwargs, **settings
+        )
         return body
 
     def apply_chat_template(
@@ -142,11 +129,18 @@ class ServedModel(LocalCompletionsAPI):  # type: ignore[misc]
         so that the engine idles between groups.
 
         Raises:
-            EngineError: a request failed; it is named by its task.
+            EngineError: a request failed.
+            InvalidMeasurement: a prompt cannot be trusted, or does not fit the context.
         """
-        prompts = self.tok_encode([request.args[0] for request in requests])
-        for prompt, request in zip(prompts, requests, strict=True):
-            self._check_fits(len(prompt), int(request.args[1].get("max_gen_toks", 1)))
+        prompts: list[array[int]] = []  # a list takes ten times the memory
+        for start in range(0, len(requests), _CHUNK):
+            part = requests[start : start + _CHUNK]
+            texts = self._ids([request.args[0] for request in part])
+            for request, ids in zip(part, texts, strict=True):
+                with self.naming(str(request.task_name)):
+                    prompt = self.bos.begin(ids, self.chat)
+                    self._check_fits(len(prompt), int(request.args[1].get("max_gen_toks", 1)))
+                prompts.append(array("I", prompt))
         order = sorted(
             range(len(requests)),
             key=lambda index: -len(requests[index].args[0]),
@@ -155,7 +149,7 @@ class ServedModel(LocalCompletionsAPI):  # type: ignore[misc]
         return asyncio.run(self._answers(requests, prompts, order))
 
     async def _answers(
-        self, requests: list[Instance], prompts: list[list[int]], order: Sequence[int]
+        self, requests: list[Instance], prompts: Sequence[array[int]], order: Sequence[int]
     ) -> list[Answer | None]:
         answers: list[Answer | None] = [None] * len(requests)
         slots = asyncio.Semaphore(self._concurrent)
@@ -171,20 +165,18 @@ class ServedModel(LocalCompletionsAPI):  # type: ignore[misc]
                     wait=wait_exponential(multiplier=0.5, min=1, max=10),
                     reraise=True,
                 )
-                request = requests[index]
-                try:
+                request, prompt = requests[index], prompts[index].tolist()
+                with self.naming(str(request.task_name)):
                     found: list[Answer] = await attempts(
                         self.amodel_call,
                         session=session,
                         sem=slots,
-                        messages=[prompts[index]],
+                        messages=[prompt],
                         gen_kwargs=request.args[1],
                     )
-                except FAILED as error:
-                    raise request_failed(str(request.task_name), error) from error
                 (answer,) = found
-                answer.bos = self.bos.begins(prompts[index])
-                self.cache_hook.add_partial(_GENERATION, request.args, answer)
+                answer.bos = self.bos.begins(prompt)
+                self.cache_hook.add_partial(GENERATION, request.args, answer)
                 answers[index], count = answer, count + 1
                 self._on_answer(count, len(requests))
 
@@ -257,26 +249,46 @@ class ServedModel(LocalCompletionsAPI):  # type: ignore[misc]
             for context, scored in map(make_disjoint_window, windows)
         ]
 
-    def results_of(self, request: Instance) -> list[Answer | LogProb]:
-        """What the engine answered to a request, once lm-eval has its result: one a window.
+    def answers_to(self, request: Instance) -> dict[str, Answer | LogProb]:
+        """What the engine answered to a request, by what it was asked; a text has many windows.
 
-        Call it while ``answered`` keeps the answers.
+        Call it when lm-eval has the result, while ``answered`` keeps the answers.
         """
         if request.request_type == "loglikelihood_rolling":
-            kept = self.cache_hook.dbdict
-            windows = self._windows(*request.args)
-            return [kept[_key(window)][0] for window in windows] * len(request.resps)
-        if request.request_type == _GENERATION:
-            return list(request.resps)
-        return [value for value, _ in request.resps]
+            keys = map(_key, self._windows(*request.args))
+            return {key: self.cache_hook.dbdict[key][0] for key in keys}
+        key = hash_args(request.request_type, request.args)
+        if request.request_type != GENERATION:
+            return {key: request.resps[0][0]}
+        if is_sampled(request):  # each is another
+            asked = f"{key} of {request.task_name}, {request.doc_id}, {request.idx}"
+            return {f"{asked}, {number}": answer for number, answer in enumerate(request.resps)}
+        return {key: request.resps[0]}
+
+    @contextmanager
+    def naming(self, task: str) -> Iterator[None]:
+        """Errors of requests name the task.
+
+        Raises:
+            EngineError: a request failed.
+            InvalidMeasurement: a prompt cannot be trusted, or does not fit the context.
+        """
+        try:
+            yield
+        except _FAILED as error:
+            raise EngineError(
+                f"a request of '{task}' failed: {str(error) or type(error).__name__}",
+                mend=f"see {self._log} and the engine's log; answers that came are kept",
+            ) from error
+        except (EngineError, InvalidMeasurement) as error:
+            if f"'{task}'" in error.message:
+                raise
+            raise type(error)(f"'{task}': {error.message}", error.mend) from error
 
     @staticmethod
     def parse_generations(outputs: Any, **_: Any) -> list[Answer]:
         """The texts of a response, each with its finish reason and token counts."""
-        try:
-            return [_answer(choice, usage) for choice, usage in _choices(outputs)]
-        except _MALFORMED as error:
-            raise _malformed(outputs) from error
+        return generated(outputs)
 
     def parse_logprobs(  # in lm-eval it is static
         self,
@@ -286,75 +298,19 @@ class ServedModel(LocalCompletionsAPI):  # type: ignore[misc]
         **_: Any,
     ) -> list[tuple[LogProb, bool]]:
         """Log-likelihoods of the continuations in a response."""
-        tokens = tokens or []
-        try:
-            said = [
-                (len(choice["logprobs"]["token_logprobs"]), usage)
-                for choice, usage in _choices(outputs)
-            ]
-            pairs = LocalCompletionsAPI.parse_logprobs(outputs, tokens=tokens, ctxlens=ctxlens)
-        except _MALFORMED as error:
-            raise _malformed(outputs) from error
-        results = []
-        for (value, greedy), sent, (count, usage) in zip(pairs, tokens, said, strict=True):
-            # One token is generated beyond the echoed prompt.
-            if count != len(sent) + 1 or not math.isfinite(value):
-                raise EngineError(
-                    f"the engine scored {count - 1} of {len(sent)} prompt tokens, sum {value}",
-                    mend="the engine must echo every prompt token with its log-probability",
-                )
-            result = LogProb(value)
-            result.usage = usage
-            result.bos = None if self._in_windows else self.bos.begins(sent)
-            results.append((result, greedy))
-        return results
+        pairs = likelihoods(outputs, tokens or [], ctxlens or [])
+        for (value, _greedy), sent in zip(pairs, tokens or [], strict=True):
+            value.bos = None if self._in_windows else self.bos.begins(sent)
+        return pairs
 
 
-def _malformed(outputs: Any) -> EngineError:
-    return EngineError(
-        f"the engine's answer is malformed: {outputs!r:.300}",
-        mend="see the engine's log, and whether this version of it still speaks /v1/completions",
-    )
-
-
-def request_failed(task: str, error: BaseException) -> EngineError:
-    """The error of a request that was sent as often as it may be."""
-    return EngineError(
-        f"a request of '{task}' failed: {str(error) or type(error).__name__}",
-        mend="see the evaluation's log and the engine's log; answers that came are kept",
-    )
+def is_sampled(request: Instance) -> bool:
+    """Whether a request that is generated is sampled: lm-eval keeps none of its answers."""
+    return bool(request.args[1].get("do_sample", False))
 
 
 def _key(window: _Window) -> str:
     return str(hash_args(_LIKELIHOOD, window))
-
-
-def _choices(outputs: Any) -> Iterator[tuple[dict[str, Any], Usage]]:
-    """The one choice of each response, and what the response says of its tokens.
-
-    lm-eval takes what comes: a choice more or less would lead it astray.
-    """
-    for output in outputs if isinstance(outputs, list) else [outputs]:
-        (choice,) = output["choices"]
-        require_ended(choice)
-        usage = output["usage"]
-        yield (
-            choice,
-            Usage(
-                prompt_tokens=usage["prompt_tokens"],
-                cached_tokens=usage["prompt_tokens_details"]["cached_tokens"],
-                completion_tokens=usage["completion_tokens"],
-            ),
-        )
-
-
-def _answer(choice: dict[str, Any], usage: Usage) -> Answer:
-    if not isinstance(choice["text"], str):
-        raise TypeError("no text")
-    answer = Answer(choice["text"])
-    answer.finish_reason = choice["finish_reason"]
-    answer.usage = usage
-    return answer
 
 
 @contextmanager
@@ -394,15 +350,18 @@ def served_model(
     concurrency: int,
     window: int,
     seed: int,
+    log: Path,
     backwards: bool = False,
     trust_remote_code: bool = False,
     on_answer: Callable[[int, int], None] = lambda done, total: None,
 ) -> ServedModel:
     """The model behind ``base_url``, which ends in ``/v1``; ``window`` is in tokens.
 
-    ``on_answer`` is called with how many of a stream's answers are there, and how many it asks.
+    Errors name ``log``, where lm-eval's messages go. ``on_answer`` is called with how many of a
+    stream's answers are there, and how many it asks.
     """
     return ServedModel(
+        log=log,
         backwards=backwards,
         on_answer=on_answer,
         model=model_id,

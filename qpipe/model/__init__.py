@@ -13,7 +13,7 @@ from qpipe.model._checkpoint import (
 )
 from qpipe.model._companions import GENERATION_FILES, require_companions
 from qpipe.model._stage import make_model
-from qpipe.model._tokenizer import load_tokenizer
+from qpipe.model._tokenizer import load_tokenizer, on_a_fixed_day
 
 __all__ = [
     "GENERATION_FILES",
@@ -26,6 +26,7 @@ __all__ = [
     "linears",
     "load_tokenizer",
     "make_model",
+    "on_a_fixed_day",
     "require_checkpoint",
     "require_companions",
     "require_unchanged",

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import os
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 from qpipe.errors import ConfigError, Fault
 
-__all__ = ["load_tokenizer"]
+__all__ = ["load_tokenizer", "on_a_fixed_day"]
+
+_DAY = date(2025, 1, 1)
+
+
+def on_a_fixed_day(form: str) -> str:
+    """``strftime`` for chat templates that write today's date: every variant gets one prompt."""
+    return _DAY.strftime(form)
 
 
 def load_tokenizer(

@@ -95,7 +95,7 @@ class Row:
 
     @property
     def exercises(self) -> dict[str, dict[str, int]]:
-        """What the engine did for each category and other part, by its own counters."""
+        """What the engine did for each category and other part, as it counted it."""
         found: dict[str, dict[str, int]] = self.entry.get("exercises") or {}
         return found
 

@@ -22,7 +22,7 @@ _ENDS = ("stop", "length")
 
 @dataclass(frozen=True)
 class Tokens:
-    """What an engine did since its start, by its own counters."""
+    """What an engine did, as it counted it."""
 
     prefill_tokens: int
     """Of prompts, computed."""

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from qpipe.errors import InvalidMeasurement
-from qpipe.evaluation import Bos
+from qpipe.evaluation import Bos, render
 from tests.evaluation.conftest import write_tokenizer
 
 
@@ -29,6 +29,14 @@ def test_a_prompt_begins_as_the_tokenizers_own_template_begins_it(
     assert bos.begin(own, chat) == expected
     assert bos.begin(bos.begin(own, chat), chat) == expected, "not twice"
     assert bos.begins(expected) == (bool(before) and not chat)
+
+
+def test_a_template_that_writes_the_date_writes_one_for_all(tmp_path: Path) -> None:
+    """A variant that is measured after midnight is asked what the baseline was asked."""
+    template = "Today: {{ strftime_now('%d %B %Y') }}. {{ messages[0]['content'] }}"
+    tokenizer = load(write_tokenizer(tmp_path, template=template))
+    conversation = [{"role": "user", "content": "Hi"}]
+    assert render(tokenizer, conversation) == "Today: 01 January 2025. Hi"
 
 
 def test_a_tokenizer_without_bos(tmp_path: Path) -> None:

@@ -112,6 +112,48 @@ def test_sampled_answers_are_asked_once(tmp_path: Path, engine: FakeEngine, run:
     assert results["tasks"]["gsm8k"]["exercises"]["requests"] == 2
 
 
+def test_repeats_of_a_greedy_answer_are_one(tmp_path: Path, engine: FakeEngine, run: Run) -> None:
+    results = run(over(tmp_path, gsm8k=write_gsm8k(tmp_path, override={"repeats": 3})))
+    assert len(engine.requests) == 2
+    assert results["tasks"]["gsm8k"]["exercises"]["requests"] == 2
+
+
+def test_a_task_that_says_greedy_is_asked_greedily(
+    tmp_path: Path, engine: FakeEngine, run: Run
+) -> None:
+    """lm-eval's local models are greedy then, whatever the temperature beside it."""
+    settings = {"do_sample": False, "temperature": 1, "until": ["\n"]}
+    run(over(tmp_path, gsm8k=write_gsm8k(tmp_path, override={"generation_kwargs": settings})))
+    assert [body["temperature"] for body in engine.requests] == [0, 0]
+
+
+@pytest.mark.parametrize("reader", [None, "own.py:read"])
+def test_rows_that_a_task_draws_are_drawn_once(
+    tmp_path: Path, engine: FakeEngine, run: Run, reader: str | None
+) -> None:
+    """GPQA shuffles the choices of each question whenever it is asked for its questions."""
+    lines = "[json.loads(line) for line in path.read_text().splitlines()]"
+    (tmp_path / "own.py").write_text(f"import json\ndef read(path, name):\n    return {lines}\n")
+    wrong = {f"Incorrect Answer {number}": f"wrong {number}" for number in (1, 2, 3)}
+    rows = [{"Question": f"Q{n}?", "Correct Answer": "right", **wrong} for n in range(12)]
+    write_lines(tmp_path / "data" / "gpqa.jsonl", rows)
+
+    def answer(prompt: str) -> tuple[str, str]:
+        return f"The correct answer is {re.findall(r'[(][A-D][)](?= right)', prompt)[-1]}", "stop"
+
+    engine.answer = answer
+    task = PublicTask(
+        category="knowledge",
+        num_fewshot=0,
+        data_files={"train": "gpqa.jsonl"},
+        rows=reader,
+        metric="exact_match,flexible-extract",
+    )
+    results = run(over(tmp_path, gpqa_main_cot_zeroshot=task))
+    assert results["categories"]["knowledge"]["score"] == 1.0
+    assert len(engine.requests) == 12
+
+
 def test_another_reader_is_another_cell(tmp_path: Path, run: Run, readers: Path) -> None:
     config = over(tmp_path, arc_easy=write_arc(tmp_path), gsm8k=write_gsm8k(tmp_path))
     run(config)
@@ -426,7 +468,7 @@ def test_metadata_reaches_tasks_that_make_their_rows(
 
 
 def sample(length: int, score: float, metrics: list[str]) -> dict[str, Any]:
-    from qpipe.evaluation._served import Answer, Usage
+    from qpipe.evaluation._answers import Answer, Usage
 
     answer = Answer("an answer")
     answer.finish_reason, answer.usage = "stop", Usage(5, 0, 2)

@@ -14,6 +14,7 @@ import pytest
 
 from qpipe.config import BusinessSuite, Config, PublicSuite, PublicTask
 from qpipe.errors import ConfigError, EngineError, EnvError, InvalidMeasurement
+from qpipe.evaluation import Bos
 from qpipe.evaluation._sandbox import require_sandbox
 from qpipe.records import read_json
 from tests.evaluation.conftest import TEMPLATE, make_config, write_tokenizer
@@ -242,6 +243,30 @@ def test_questions_of_all_cells_and_settings_are_in_flight_together(
     assert samples["doc_id"].to_list() == ["math-0", "math-1", "sort-0", "sort-1"]
 
 
+def test_equal_questions_are_asked_once(tmp_path: Path, engine: FakeEngine, run: Run) -> None:
+    row = {"scorer": "numeric", "reference": 2, "level": 1, "prompt": "1 + 1 ="}
+    write_rows(tmp_path, {"math": [row, {**row, "reference": 3}], "sort": [row]})
+    results = run(make_config(tmp_path, {"mine": business(False)}))
+    assert len(engine.requests) == 1
+    assert {name: each["score"] for name, each in results["tasks"].items()} == {
+        "mine-math": 0.5,
+        "mine-sort": 1.0,
+    }
+    assert results["tasks"]["mine-math"]["exercises"]["requests"] == 1
+
+
+def test_two_tasks_of_one_name_are_refused(tmp_path: Path, engine: FakeEngine, run: Run) -> None:
+    row = {"scorer": "numeric", "reference": 2, "level": 1, "prompt": "1 + 1 ="}
+    write_rows(tmp_path, {"b-c": [row], "c": [row]})
+    suites = {
+        "a": BusinessSuite(kind="business", files={"b-c": "b-c.jsonl"}, chat=False),
+        "a-b": BusinessSuite(kind="business", files={"c": "c.jsonl"}, chat=False),
+    }
+    with pytest.raises(ConfigError, match="the suite 'a' has a task of the name 'a-b-c' too"):
+        run(make_config(tmp_path, suites))
+    assert not engine.requests
+
+
 def test_answers_are_counted_while_they_come(
     tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -283,7 +308,7 @@ def test_what_does_not_fit_the_context_is_not_cut(tmp_path: Path, run: Run, kind
     # 58 letters, BOS, and five tokens of an answer: as many as are asked for or scored.
     write_rows(tmp_path, {"math": [{**row, "prompt": "x" * 58}]})
     run(make_config(tmp_path, {"mine": MATH}, max_model_len=65))
-    with pytest.raises(InvalidMeasurement, match=r"longer than the context of 63"):
+    with pytest.raises(InvalidMeasurement, match=r"'mine-math': .* longer than the context of 63"):
         run(make_config(tmp_path, {"mine": MATH}, max_model_len=63), checkpoint="c1")
 
 
@@ -470,11 +495,7 @@ def test_bos_is_checked_on_the_ids_that_are_sent(
 ) -> None:
     """Whatever lies between the tokenizer and the request may not lose it."""
     monkeypatch.setattr("qpipe.evaluation._served._ATTEMPTS", 1)
-    from qpipe.evaluation._served import ServedModel
-
-    encode = ServedModel.tok_encode
-    cut = lambda *arguments, **more: [ids[1:] for ids in encode(*arguments, **more)]  # noqa: E731
-    monkeypatch.setattr(ServedModel, "tok_encode", cut)
+    monkeypatch.setattr(Bos, "begin", lambda bos, ids, chat: list(ids))
     write_rows(tmp_path, ROWS)
     with pytest.raises(InvalidMeasurement, match="lacks the BOS"):
         run(make_config(tmp_path, {"mine": business(False)}))
