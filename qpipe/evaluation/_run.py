@@ -103,6 +103,7 @@ def run_suites(
         for chat in (False, True)
     }
     log = evaluation_log(config, variant)
+    started = time.monotonic()
     if new:
         with quiet(log):
             from qpipe.evaluation._ask import Questions
@@ -137,7 +138,8 @@ def run_suites(
         progress(f"{cell.task}: {record['score']:.3f}{unit} over {record['n']} rows{took}")
     for path in answers.values():
         path.unlink(missing_ok=True)
-    return _write(out_dir, variant, checkpoint_hash, context, results, plan.not_measured)
+    seconds = round(time.monotonic() - started, 3)
+    return _write(out_dir, variant, checkpoint_hash, context, results, plan.not_measured, seconds)
 
 
 def _each_minute(progress: Callable[[str], None]) -> Callable[[int, int], None]:
@@ -159,6 +161,7 @@ def _write(
     context: dict[str, object],
     results: list[tuple[Cell, Result, bool]],
     not_measured: dict[str, dict[str, str]],
+    seconds: float,
 ) -> dict[str, Any]:
     samples = pd.concat([result.samples for _, result, _ in results], ignore_index=True)
     record: dict[str, Any] = {
@@ -169,6 +172,7 @@ def _write(
             cell.task: {**result.record, "cached": cached} for cell, result, cached in results
         },
         "not_measured": not_measured,
+        "seconds": seconds,  # of what was not kept
         "categories": {
             str(category): {
                 "n": len(rows),
