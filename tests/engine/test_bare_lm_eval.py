@@ -264,8 +264,10 @@ def test_every_value_and_every_answer(config: Config, server: Server, tmp_path: 
         out_dir=tmp_path / "out",
     )
     samples = pd.read_parquet(tmp_path / "out" / "samples.parquet")
-    # What the engine says with each answer is what its counters say of all.
-    said = [task["exercises"] for task in results["tasks"].values()]
+    # What the engine says with each answer is what its counters say of all. The rows of both ARC
+    # sets are the same here: they are asked once.
+    tasks_asked = [task for name, task in results["tasks"].items() if name != "arc_challenge"]
+    said = [task["exercises"] for task in tasks_asked]
     counted = server.client.tokens().since(before)
     assert counted == {name: sum(each[name] for each in said) for name in counted}
     assert len(results["tasks"]) == 8
