@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -10,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from qpipe.config import BusinessSuite, Config
 from qpipe.errors import ConfigError, Fault, InvalidMeasurement
+from qpipe.model import has_chat_template, load_tokenizer
 
 if TYPE_CHECKING:
     from qpipe.evaluation import Placed, Row
 
-__all__ = ["length_faults", "load_tokenizer", "prompt_of"]
+__all__ = ["length_faults", "own_tokenizer", "prompt_of"]
 
 
 def length_faults(
@@ -25,7 +25,6 @@ def length_faults(
     Without a tokenizer in ``out/model`` there is nothing to count with, and no fault.
     """
     from qpipe.evaluation import Bos
-    from qpipe.model import has_chat_template
     from qpipe.serving import context_tokens
 
     placed = [one for group in rows.values() for one in group]
@@ -36,7 +35,7 @@ def length_faults(
         yield Fault(_shown(path, config), "chat", message, "set `chat: false`")
         return
     try:
-        tokenizer = load_tokenizer(config)
+        tokenizer = own_tokenizer(config)
     except ConfigError as error:
         yield from error.faults
         return
@@ -72,7 +71,7 @@ def length_faults(
             yield Fault(one.at, one.key, message, mend)
 
 
-def load_tokenizer(config: Config) -> Any | None:
+def own_tokenizer(config: Config) -> Any | None:
     """The model's tokenizer, where ``qpipe model`` brought it.
 
     Raises:
@@ -81,18 +80,8 @@ def load_tokenizer(config: Config) -> Any | None:
     folder = config.workspace.model
     if not _has_tokenizer(config):
         return None
-    # Else transformers advises to install torch, which tokenizing does without.
-    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
-    from transformers import AutoTokenizer
-
     trust = config.release.model.trust_remote_code
-    try:
-        return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=trust)
-    except Exception as error:  # of many kinds, down to the tokenizers library's own
-        message = f"the tokenizer cannot be loaded: {error}"
-        raise ConfigError(
-            [Fault(_shown(folder, config), "tokenizer", message, "run `qpipe model` again")]
-        ) from error
+    return load_tokenizer(folder, trust, shown=_shown(folder, config))
 
 
 def prompt_of(row: Row, tokenizer: Any | None) -> str:

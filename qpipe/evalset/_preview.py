@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from qpipe.config import BusinessSuite, Config
 from qpipe.evalset._check import all_suites
-from qpipe.evalset._length import load_tokenizer, prompt_of
+from qpipe.evalset._length import own_tokenizer, prompt_of
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -32,7 +32,7 @@ def preview_evalset(config: Config, name: str, rows: int, console: Console) -> N
     tokenizer = None
     if suite.chat:
         if has_chat_template(config.workspace.model):
-            tokenizer = load_tokenizer(config)
+            tokenizer = own_tokenizer(config)
         if tokenizer is None:
             console.print("without the chat template: out/model has none (yet)")
     for category, group in groups.items():

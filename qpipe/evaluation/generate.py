@@ -131,7 +131,7 @@ def _counted(tokens: Sequence[int | None], folder: Path) -> list[Length]:
 
 def _tokenizer(folder: Path, trust: bool) -> Callable[[str], int]:
     mend = "name the model's folder with --tokenizer, or run `qpipe model` first"
-    return partial(_count, load_tokenizer(folder, trust, mend))
+    return partial(_count, load_tokenizer(folder, trust, mend=mend))
 
 
 def _release_here() -> Config | None:

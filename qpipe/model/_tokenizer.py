@@ -20,12 +20,16 @@ def on_a_fixed_day(form: str) -> str:
 
 
 def load_tokenizer(
-    folder: Path, trust_remote_code: bool, mend: str = "run `qpipe model` again"
+    folder: Path,
+    trust_remote_code: bool,
+    *,
+    shown: str | None = None,
+    mend: str = "run `qpipe model` again",
 ) -> Any:
     """transformers' tokenizer of the model in ``folder``, which nothing is fetched for.
 
     Raises:
-        ConfigError: it does not load; ``mend`` says what to do.
+        ConfigError: it does not load; the fault names the folder as ``shown``, and ``mend``.
     """
     # Else transformers advises to install torch, which tokenizing does without.
     os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
@@ -35,6 +39,6 @@ def load_tokenizer(
         return AutoTokenizer.from_pretrained(
             folder, local_files_only=True, trust_remote_code=trust_remote_code
         )
-    except (OSError, ValueError) as error:
+    except Exception as error:  # of many kinds, down to the tokenizers library's own
         message = f"the tokenizer cannot be loaded: {error}"
-        raise ConfigError([Fault(str(folder), "tokenizer", message, mend)]) from error
+        raise ConfigError([Fault(shown or str(folder), "tokenizer", message, mend)]) from error
