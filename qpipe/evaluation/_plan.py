@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from qpipe.config import BusinessSuite, Config, PublicSuite, PublicTask
+from qpipe.config import BusinessSuite, Config, PublicSuite, PublicTask, Suite
 from qpipe.errors import ConfigError, EnvError, Fault
 from qpipe.evaluation._model_code import code_refused, may_run_code
 from qpipe.evaluation._own import Reader, load_readers, load_scorers
@@ -100,11 +100,10 @@ def plan_suites(config: Config, variant: str, tokenizer_dir: Path) -> SuitePlan:
                 business[name] = _business_cells(config, name, suite)
             except ConfigError as error:
                 faults += error.faults
-            continue
-        for task in suite.tasks:
+        for key, task in _task_names(name, suite):
             if task in owner:
-                message = f"the suite '{owner[task]}' has this task too"
-                faults.append(Fault(str(where), f"tasks.{task}", message, "keep one of them"))
+                message = f"the suite '{owner[task]}' has a task of the name '{task}' too"
+                faults.append(Fault(str(where), key, message, "keep or rename one of them"))
             owner.setdefault(task, name)
     if faults:
         raise ConfigError(faults)
@@ -123,7 +122,7 @@ def plan_suites(config: Config, variant: str, tokenizer_dir: Path) -> SuitePlan:
     if not plan.cells:
         reasons = "; ".join(f"{task}: {why['reason']}" for task, why in plan.not_measured.items())
         raise EnvError(f"no task can be measured here: {reasons}", mend="bring what is missing")
-    faults = [*_same_names(config, plan.cells), *_mixed_units(config, plan.cells)]
+    faults = list(_mixed_units(config, plan.cells))
     if faults:
         raise ConfigError(faults)
     return plan
@@ -132,6 +131,18 @@ def plan_suites(config: Config, variant: str, tokenizer_dir: Path) -> SuitePlan:
 def evaluation_log(config: Config, variant: str) -> Path:
     """Where lm-eval's messages go."""
     return config.workspace.logs / f"evaluate-{variant}.log"
+
+
+def _task_names(name: str, suite: Suite) -> Iterator[tuple[str, str]]:
+    """(key in the suite's file, task) of each of a suite's tasks."""
+    if isinstance(suite, BusinessSuite):
+        yield from ((f"files.{each}", _business_task(name, each)) for each in suite.files)
+    else:
+        yield from ((f"tasks.{each}", each) for each in suite.tasks)
+
+
+def _business_task(suite: str, category: str) -> str:
+    return f"{suite}-{category}"
 
 
 def _business_cells(config: Config, name: str, suite: BusinessSuite) -> list[Cell]:
@@ -150,7 +161,7 @@ def _business_cells(config: Config, name: str, suite: BusinessSuite) -> list[Cel
     cells = []
     for category, rows in rows_by_category.items():
 
-        def load(task: str = f"{name}-{category}", category: str = category) -> TaskDict:
+        def load(task: str = _business_task(name, category), category: str = category) -> TaskDict:
             from qpipe.evaluation._business import business_task
 
             rows = rows_by_category[category]
@@ -161,7 +172,7 @@ def _business_cells(config: Config, name: str, suite: BusinessSuite) -> list[Cel
         cells.append(
             Cell(
                 suite=name,
-                task=f"{name}-{category}",
+                task=_business_task(name, category),
                 category=category,
                 definition={
                     "chat": suite.chat,
@@ -291,16 +302,6 @@ def _names_its_metrics(task: ConfigurableTask) -> bool:
         callable(each["metric"]) or each.get("hf_evaluate")
         for each in task.config.metric_list or []
     )
-
-
-def _same_names(config: Config, cells: Iterable[Cell]) -> Iterator[Fault]:
-    """The category `b-c` of a suite `a` and the category `c` of a suite `a-b` are one task."""
-    first: dict[str, Cell] = {}
-    for cell in cells:
-        other = first.setdefault(cell.task, cell)
-        if other is not cell:
-            message = f"the suite '{other.suite}' has a task of the name '{cell.task}' too"
-            yield Fault(str(config.suite_files[cell.suite]), "files", message, "rename one of them")
 
 
 def _mixed_units(config: Config, cells: Iterable[Cell]) -> Iterator[Fault]:
