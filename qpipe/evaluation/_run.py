@@ -133,9 +133,9 @@ def run_suites(
             store_cell(folder, result)
         results.append((cell, result, found is not None))
         record = result.record
-        took = ", kept" if found is not None else ""
+        whence = ", kept" if found is not None else ""
         unit = f" {record['unit']}" if record["unit"] else ""
-        progress(f"{cell.task}: {record['score']:.3f}{unit} over {record['n']} rows{took}")
+        progress(f"{cell.task}: {record['score']:.3f}{unit} over {record['n']} rows{whence}")
     for path in answers.values():
         path.unlink(missing_ok=True)
     seconds = round(time.monotonic() - started, 3)
