@@ -13,7 +13,7 @@ import yaml
 
 from qpipe.config import Config, Release, load_yaml
 from qpipe.config import Scheme as SchemeFile
-from qpipe.envs._sync import MARK, _describe
+from qpipe.envs._sync import MARK, described
 from qpipe.hardware import Hardware
 from qpipe.paths import Workspace
 from qpipe.records import hash_file, write_json
@@ -151,7 +151,7 @@ def fake_environment(workspace: Workspace, name: str, python: str | None = None)
 
     Its interpreter is this one, or a script with the body ``python``.
     """
-    env = _describe(name, workspace)
+    env = described(name, workspace)
     env.python.parent.mkdir(parents=True)
     if python is None:
         env.python.symlink_to(sys.executable)

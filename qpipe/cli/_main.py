@@ -94,6 +94,29 @@ def env_sync(names: tuple[str, ...]) -> None:
 
 
 @cli.command()
+@click.option("--json", "as_json", is_flag=True, help="Print the examination as JSON.")
+def doctor(as_json: bool) -> None:
+    """Show this machine, the environments, and which schemes run here: natively or simulated.
+
+    Example: qpipe doctor
+    """
+    import json
+
+    from rich.console import Console
+
+    from qpipe.doctor import examine, show
+    from qpipe.hardware import detect
+    from qpipe.paths import Workspace
+
+    record = examine(Workspace.here(), detect())
+    if as_json:
+        click.echo(json.dumps(record, indent=2, ensure_ascii=False))
+        return
+    console = Console()
+    show(record, console if console.is_terminal else Console(width=160))
+
+
+@cli.command()
 def validate() -> None:
     """Check the release file and every file it names.
 

@@ -1,7 +1,7 @@
 """The files a user writes, as validated models."""
 
 from qpipe.config._base import Name
-from qpipe.config._load import Config, load_config, load_yaml
+from qpipe.config._load import Config, load_config, load_schemes, load_yaml
 from qpipe.config._release import (
     BASELINE,
     Bench,
@@ -56,5 +56,6 @@ __all__ = [
     "Tracking",
     "Variant",
     "load_config",
+    "load_schemes",
     "load_yaml",
 ]

@@ -17,7 +17,7 @@ from qpipe.config._suite import Suite
 from qpipe.errors import ConfigError, Fault
 from qpipe.paths import Workspace
 
-__all__ = ["Config", "load_config", "load_yaml"]
+__all__ = ["Config", "load_config", "load_schemes", "load_yaml"]
 
 T = TypeVar("T")
 
@@ -107,6 +107,20 @@ def load_config(workspace: Workspace) -> Config:
     return Config(workspace, release, schemes, suite_models, suite_files)
 
 
+def load_schemes(workspace: Workspace) -> dict[str, Scheme]:
+    """Every scheme there is, by name, whether the release has a variant of it or not.
+
+    Raises:
+        ConfigError: with every fault of every file.
+    """
+    faults: list[Fault] = []
+    names = [("", path.stem) for path in sorted(_scheme_folder(workspace).glob("*.yaml"))]
+    schemes = _schemes(workspace, "", names, faults)
+    if faults:
+        raise ConfigError(faults)
+    return schemes
+
+
 def load_yaml(path: Path, root: Path, model: type[T]) -> T:
     """Read one YAML file as ``model``.
 
@@ -145,7 +159,7 @@ def _names_that_do_not_meet(where: str, raw: dict[str, Any]) -> Iterator[Fault]:
 def _schemes(
     workspace: Workspace, release_file: str, names: list[tuple[str, str]], faults: list[Fault]
 ) -> dict[str, Scheme]:
-    folder = workspace.root / "configs" / "schemes"
+    folder = _scheme_folder(workspace)
     known = sorted(path.stem for path in folder.glob("*.yaml"))
     schemes: dict[str, Scheme] = {}
     read: set[str] = set()
@@ -163,6 +177,10 @@ def _schemes(
         if scheme is not None:
             schemes[name] = scheme
     return schemes
+
+
+def _scheme_folder(workspace: Workspace) -> Path:
+    return workspace.root / "configs" / "schemes"
 
 
 def _suites(

@@ -17,7 +17,7 @@ from qpipe.hardware import detect
 from qpipe.paths import Workspace
 from qpipe.records import digest, write_text
 
-__all__ = ["NAMES", "Environment", "environment", "sync", "unpack_package"]
+__all__ = ["NAMES", "Environment", "described", "environment", "sync", "unpack_package"]
 
 NAMES = ("quantize", "serve", "autoawq")
 # The engine has one wheel a device; the others differ in torch's build alone.
@@ -61,7 +61,7 @@ def environment(name: str, workspace: Workspace) -> Environment:
     Raises:
         EnvError: it is not installed, or its file has changed since.
     """
-    found = _describe(name, workspace)
+    found = described(name, workspace)
     if not found.ready:
         state = "is out of date" if found.folder.exists() else "is not installed"
         raise EnvError(f"environment '{name}' {state}", mend=f"run `qpipe env sync {name}`")
@@ -80,7 +80,7 @@ def sync(
     if unknown:
         known = ", ".join(NAMES)
         raise EnvError(f"there is no environment '{unknown[0]}'", mend=f"one of: {known}")
-    found = [_describe(name, workspace) for name in names]
+    found = [described(name, workspace) for name in names]
     for env in found:
         with _lock(env):
             if env.ready:
@@ -103,7 +103,8 @@ def unpack_package(requirement: str, folder: Path, log: Path) -> None:
     _run(command, log)
 
 
-def _describe(name: str, workspace: Workspace) -> Environment:
+def described(name: str, workspace: Workspace) -> Environment:
+    """An environment as its files describe it, installed or not."""
     device = detect().device
     stem = f"{name}-{device}" if name in PER_DEVICE else name
     folder = workspace.root / "configs" / "envs"

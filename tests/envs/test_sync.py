@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from qpipe.envs import _sync, environment, sync, unpack_package
-from qpipe.envs._sync import MARK, _describe, _uv_environment
+from qpipe.envs._sync import MARK, _uv_environment, described
 from qpipe.errors import EnvError
 from qpipe.paths import Workspace
 from tests.conftest import FakeEnvironment
@@ -130,7 +130,7 @@ def test_files_are_there_for_both_devices(monkeypatch: pytest.MonkeyPatch) -> No
     for hardware in (AMX, H100):
         monkeypatch.setattr(_sync, "detect", lambda hardware=hardware: hardware)
         for name in _sync.NAMES:
-            env = _describe(name, Workspace(REPO))
+            env = described(name, Workspace(REPO))
             assert env.requirements.exists()
             assert all("==" in line or name == "autoawq" for line in _sync._lines(env.requirements))
 
