@@ -15,7 +15,7 @@ from qpipe.errors import EngineError
 from qpipe.evaluation import import_lm_eval, plan_suites, run_suites
 from qpipe.fidelity import held_out_texts, measure_fidelity
 from qpipe.hardware import Hardware, detect
-from qpipe.records import read_json, staged_dir, write_json
+from qpipe.records import staged_dir, write_json
 from qpipe.schemes import Mode, mode_of
 from qpipe.serving import Server, plan_serving, start
 from qpipe.stability import measure_stability, sampled_questions
@@ -61,7 +61,7 @@ def measure(
         # The engine's start takes one core: lm-eval is imported on another meanwhile.
         threading.Thread(target=import_lm_eval, daemon=True).start()
     with start(plan, config.workspace, progress) as server:
-        _check_extension(server)
+        _check_simulation(server)
         provenance = server.provenance(hardware)
         if texts is not None:
             measure_fidelity(config, variant, texts, server.client, provenance, progress)
@@ -100,21 +100,23 @@ def measure(
 
 def _simulator(mode: Mode) -> str | None:
     """Hash of the code that stands in for missing kernels: another code, another result."""
-    return worker_hash("simulate", "kv_simulation") if mode.mode == "simulated" else None
+    parts = ("simulate", "simulation_activations", "simulation_kv")
+    return worker_hash(*parts) if mode.mode == "simulated" else None
 
 
-def _check_extension(server: Server) -> None:
+def _check_simulation(server: Server) -> None:
     """A simulation that did not load would be served around in silence."""
-    if server.plan.extension is None:
+    wanted = server.plan.simulated
+    if not wanted:
         return
     server.client.complete([0], 1)
-    (calls,) = server.client.call_workers("qpipe_kv_simulation")
-    layers = read_json(server.plan.tokenizer / "manifest.json", "qpipe model")["config"]
-    if len(calls) != layers["num_hidden_layers"]:
-        raise EngineError(
-            f"keys and values were rounded in {len(calls)} of {layers['num_hidden_layers']} layers",
-            mend="the engine's version does not fit the simulation; see its log",
-        )
+    (calls,) = server.client.call_workers("qpipe_simulation")
+    for part, places in wanted.items():
+        if len(calls[part]) != places:
+            raise EngineError(
+                f"{part} were rounded in {len(calls[part])} of {places} places",
+                mend="the engine's version does not fit the simulation; see its log",
+            )
 
 
 def _write_unsupported(config: Config, variant: str, mode: Mode, hardware: Hardware) -> None:

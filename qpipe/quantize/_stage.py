@@ -61,6 +61,7 @@ def make_variant(config: Config, variant: str, progress: Callable[[str], None]) 
             "scheme_hash": config.schemes[source.scheme].hash(),
             "scheme_spec": scheme.model_dump(),
             "restored": restored,
+            "modules": request["modules"],
             "base_checkpoint_hash": model_manifest["checkpoint_hash"],
             "calibration_hash": calibration_hash,
             "quantize": done,

@@ -35,23 +35,22 @@ def mode_of(scheme: Scheme | None, hardware: Hardware) -> Mode:
     if scheme is None:
         here = Arithmetic(weights=wide, activations=wide, kv=wide)
         return Mode("native", "unquantized", here)
+    lacking = _lacking(scheme, hardware)
     declared = scheme.arithmetic
-    if hardware.device == "cpu" and scheme.cpu_arithmetic is not None:
+    # What is simulated is the scheme, not one kernel's way of it.
+    if lacking is None and hardware.device == "cpu" and scheme.cpu_arithmetic is not None:
         declared = scheme.cpu_arithmetic
     here = Arithmetic.model_validate(
         {key: wide if value == "bf16" else value for key, value in declared.model_dump().items()}
     )
-    lacking = _lacking(scheme, hardware)
     if lacking is None:
         return Mode("native", "the engine has a kernel for it here", here)
     # Keys and values are rounded inside the CPU engine's attention; CUDA's is another.
     kv_reachable = scheme.kv_cache is None or hardware.device == "cpu"
-    if here.activations == wide and kv_reachable:
-        return Mode(
-            "simulated", f"{lacking}; weights and KV are rounded, products are {wide}", here
-        )
-    what = "activations" if kv_reachable else "KV cache"
-    return Mode("unsupported", f"{lacking}, and its {what} cannot be simulated yet", here)
+    if kv_reachable:
+        what = ", ".join(part for part, runs in here.model_dump().items() if runs != wide)
+        return Mode("simulated", f"{lacking}; rounded: {what}; products are {wide}", here)
+    return Mode("unsupported", f"{lacking}, and its KV cache cannot be simulated yet", here)
 
 
 def quantized_kv(provenance: Mapping[str, Any]) -> str | None:

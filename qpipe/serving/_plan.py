@@ -12,7 +12,7 @@ from qpipe.hardware import Hardware
 from qpipe.model import require_companions, require_unchanged
 from qpipe.paths import PACKAGE
 from qpipe.records import read_json
-from qpipe.schemes import WIDE, Mode, mode_of
+from qpipe.schemes import WIDE, Mode, mode_of, units_of
 from qpipe.serving._simulated import simulated_checkpoint
 
 __all__ = ["Plan", "context_tokens", "plan_serving", "shortest_context"]
@@ -38,7 +38,8 @@ class Plan:
     scheme_hash: str | None = None
     """Of the scheme that the checkpoint was built with."""
     kernels: tuple[str, ...] = ()
-    extension: str | None = None
+    simulated: dict[str, int] = field(default_factory=dict)
+    """Parts (``kv``, ``activations``) that the engine is made to round, and in how many places."""
     trust_remote_code: bool = False
     arguments: list[str] = field(init=False)
 
@@ -90,17 +91,18 @@ def plan_serving(
         env.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
         env.setdefault("OMP_NUM_THREADS", str(hardware.cores))
     kernels: tuple[str, ...] = ()
-    extension = None
+    simulated: dict[str, int] = {}
     if scheme is not None and mode.mode == "native":
         kernels = tuple(scheme.kernels) if hardware.device == "cpu" else ()
     if mode.mode == "simulated":
         folder = simulated_checkpoint(config, variant, progress)
-        if scheme is not None and scheme.kv_cache is not None:
-            extension = "kv_simulation.Extension"
-            env |= {
-                "QPIPE_KV_SCALES": str(folder / "kv_scales.json"),
-                "PYTHONPATH": str(PACKAGE / "workers"),
-            }
+        if scheme is not None and scheme.activations:
+            simulated["activations"] = len(units_of(manifest["modules"]))
+        if scheme is not None and scheme.kv_cache:
+            simulated["kv"] = manifest["config"]["num_hidden_layers"]
+            env["QPIPE_KV_SCALES"] = str(folder / "kv_scales.json")
+        if simulated:
+            env["PYTHONPATH"] = str(PACKAGE / "workers")
     return Plan(
         variant=variant,
         mode=_as_served(mode, serve),
@@ -111,7 +113,7 @@ def plan_serving(
         serve=serve.model_copy(update={"args": {**extra, **serve.args}}),
         env=env,
         kernels=kernels,
-        extension=extension,
+        simulated=simulated,
         trust_remote_code=trust,
     )
 
@@ -153,7 +155,7 @@ def _arguments(plan: Plan) -> list[str]:
         "tensor-parallel-size": serve.tensor_parallel_size,
         "enforce-eager": serve.enforce_eager or None,
         "max-logprobs": MAX_LOGPROBS,
-        "worker-extension-cls": plan.extension,
+        "worker-extension-cls": "simulation.Extension" if plan.simulated else None,
         "trust-remote-code": plan.trust_remote_code or None,
         "enable-prefix-caching": serve.prefix_caching,
         **serve.args,

@@ -18,11 +18,14 @@ def simulated_checkpoint(config: Config, variant: str, progress: Callable[[str],
     checkpoint = workspace.checkpoint(variant)
     manifest = read_json(checkpoint / "manifest.json", f"qpipe quantize {variant}")
     key = digest(manifest["checkpoint_hash"], worker_hash("simulate"))
+    scheme = manifest["scheme_spec"]
     target: Path = workspace.cache / "simulated" / key[:16]
     if not target.exists():
         request = {
             "checkpoint": str(checkpoint),
             "model": str(workspace.model),
+            "activations": scheme["activations"],
+            "modules": manifest["modules"],
             "trust_remote_code": config.release.model.trust_remote_code,
         }
         with staged_dir(target) as staged:

@@ -33,8 +33,8 @@ class Stand:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, workspace: Workspace) -> None:
         self.calls: Calls = []
         self.hardware: Hardware = AMX
-        self.extension: str | None = None
-        self.rounded: list[int] = [0]
+        self.simulated: dict[str, int] = {}
+        self.rounded: dict[str, list[int]] = {}
         self.suites = SuitePlan([], {}, 512)
         self.workspace = workspace
 
@@ -59,7 +59,7 @@ class Stand:
 
     def plan(self, *_: Any) -> Any:
         return SimpleNamespace(
-            tokenizer=self.workspace.model, checkpoint_hash="c", extension=self.extension
+            tokenizer=self.workspace.model, checkpoint_hash="c", simulated=self.simulated
         )
 
     @contextmanager
@@ -125,15 +125,15 @@ def test_unknown_variant_starts_nothing(config: Config, stand: Stand) -> None:
 def test_unsupported_variant_has_records_and_no_figure(config: Config, stand: Stand) -> None:
     stand.hardware = A100
     said: list[str] = []
-    measure(config, "fp8", said.append)
+    measure(config, "kv", said.append)
     assert stand.calls == []
-    assert "needs compute capability 9.0" in said[0]
+    assert "needs compute capability 8.9" in said[0]
     workspace = config.workspace
-    folder = workspace.evaluation("fp8")
+    folder = workspace.evaluation("kv")
     for path in (
-        workspace.fidelity("fp8"),
-        workspace.stability("fp8"),
-        workspace.bench("fp8"),
+        workspace.fidelity("kv"),
+        workspace.stability("kv"),
+        workspace.bench("kv"),
         folder / "results.json",
     ):
         record = read_json(path, "-")
@@ -143,12 +143,13 @@ def test_unsupported_variant_has_records_and_no_figure(config: Config, stand: St
 
 
 def test_simulation_must_have_loaded(config: Config, stand: Stand) -> None:
-    stand.extension = "kv_simulation.Extension"
+    stand.simulated = {"kv": 1, "activations": 2}
+    stand.rounded = {"kv": [0], "activations": [0, 1]}
     measure(config, "kv", silent, ["evaluate"])
     assert stand.calls == ["start", "warm", "evaluate", "end"]
-    stand.rounded = []
+    stand.rounded = {"kv": [0], "activations": [1]}
     stand.calls.clear()
-    with pytest.raises(EngineError, match="rounded in 0 of 1 layers"):
+    with pytest.raises(EngineError, match="activations were rounded in 1 of 2 places"):
         measure(config, "kv", silent)
     assert stand.calls == ["questions", "start", "warm"]
 

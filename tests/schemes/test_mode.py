@@ -31,14 +31,14 @@ TABLE = {
     },
     "fp8-block": {
         "AMX": "native fp8 bf16 bf16",
-        "AVX2": "simulated fp8 fp32 fp32",
-        "A100": "unsupported fp8 fp8 bf16",
+        "AVX2": "simulated fp8 fp8 fp32",
+        "A100": "simulated fp8 fp8 bf16",
         "H100": "native fp8 fp8 bf16",
     },
     "fp8-dynamic": {
-        "AMX": "unsupported fp8 fp8 bf16",
-        "AVX2": "unsupported fp8 fp8 fp32",
-        "A100": "unsupported fp8 fp8 bf16",
+        "AMX": "simulated fp8 fp8 bf16",
+        "AVX2": "simulated fp8 fp8 fp32",
+        "A100": "simulated fp8 fp8 bf16",
         "H100": "native fp8 fp8 bf16",
     },
     "kv-fp8": {

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from importlib.metadata import Distribution
 from pathlib import Path
 from typing import Any
 
@@ -86,16 +87,30 @@ def test_simulated_variant_serves_the_twin(built: Workspace) -> None:
     assert value(found, "model") == "twin"
     assert value(found, "dtype") == "float32"
     assert found.checkpoint_hash.startswith("gptq")
-    assert found.kernels == () and found.extension is None
+    assert found.kernels == () and found.simulated == {}
     assert "VLLM_CPU_INT4_W4A8" not in found.env
 
 
 def test_simulated_kv_loads_the_extension(built: Workspace) -> None:
     found = plan(built, "kv", AVX2)
-    assert value(found, "worker-extension-cls") == "kv_simulation.Extension"
+    assert value(found, "worker-extension-cls") == "simulation.Extension"
     assert found.env["QPIPE_KV_SCALES"] == str(Path("twin/kv_scales.json"))
     assert found.env["PYTHONPATH"].endswith("workers")
-    assert plan(built, "kv", AMX).extension is None
+    assert found.simulated == {"kv": 1}
+    assert plan(built, "kv", AMX).simulated == {}
+
+
+def test_simulated_activations_load_the_plugin(built: Workspace) -> None:
+    """In every unit: the engine fuses q and k, and their products have one input."""
+    found = plan(built, "fp8", AVX2)
+    assert found.simulated == {"activations": 2}
+    assert value(found, "worker-extension-cls") == "simulation.Extension"
+    workers = Path(found.env["PYTHONPATH"])
+    (entry,) = Distribution.discover(name="qpipe-simulation", path=[str(workers)])
+    (point,) = entry.entry_points.select(group="vllm.general_plugins")
+    module, _, function = point.value.partition(":")
+    assert f"def {function}(" in (workers / f"{module}.py").read_text()
+    assert plan(built, "fp8", AMX).simulated == {}
 
 
 def test_cuda_has_no_cpu_settings(built: Workspace) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from qpipe.paths import Workspace
-from qpipe.records import write_json
+from qpipe.records import read_json, write_json
 from qpipe.serving import _simulated
 from qpipe.serving._simulated import simulated_checkpoint
 from tests.workspace_fixture import silent, small_config, write_checkpoint, write_model
@@ -33,7 +33,10 @@ def test_twin_is_made_once_a_checkpoint(workspace: Workspace, asked: list[str]) 
     assert simulated_checkpoint(config, "gptq", silent) == first
     assert asked == ["simulate"]
     assert (first / "model.safetensors").exists()
-    write_json(workspace.checkpoint("gptq") / "manifest.json", {"checkpoint_hash": "e" * 64})
+    path = workspace.checkpoint("gptq") / "manifest.json"
+    manifest = read_json(path, "-")
+    del manifest["schema_version"]
+    write_json(path, {**manifest, "checkpoint_hash": "e" * 64})
     assert simulated_checkpoint(config, "gptq", silent) != first
 
 

@@ -1,7 +1,6 @@
 """Serve environment: rounds keys and values to FP8 before they enter a 16-bit KV cache.
 
-vLLM imports this as a worker extension (``--worker-extension-cls``); ``QPIPE_KV_SCALES`` names the
-file with the checkpoint's scales. ``qpipe_kv_simulation`` answers whether it really ran.
+``QPIPE_KV_SCALES`` names the file with the checkpoint's scales.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ SCALES: dict[str, dict[str, float]] = json.loads(
     Path(os.environ["QPIPE_KV_SCALES"]).read_text(encoding="utf-8")
 )
 calls: dict[str, int] = {}
+"""By layer index: writes of rounded keys and values."""
 
 
 def _fp8(values: torch.Tensor, scale: float) -> torch.Tensor:
@@ -42,11 +42,3 @@ def _patch() -> None:
 
 
 _patch()
-
-
-class Extension:
-    """Methods vLLM adds to its worker."""
-
-    def qpipe_kv_simulation(self) -> dict[str, int]:
-        """Layer index → calls with rounded keys and values."""
-        return calls

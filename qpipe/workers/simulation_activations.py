@@ -1,0 +1,103 @@
+"""Serve environment: a vLLM plugin that rounds activations as a scheme does, before each product.
+
+vLLM loads it by its entry point (``qpipe_simulation-1.dist-info`` beside this file). A dequantized
+twin names ``METHOD`` in its config.json, with the scheme's activation arguments, the modules that
+they concern and, where scales are static, these.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from compressed_tensors.quantization import QuantizationArgs
+from compressed_tensors.quantization.lifecycle.forward import fake_quantize
+from compressed_tensors.quantization.utils import compute_dynamic_scales_and_zp
+from vllm.model_executor.layers.linear import LinearBase, UnquantizedLinearMethod
+from vllm.model_executor.layers.quantization import register_quantization_config
+from vllm.model_executor.layers.quantization.base_config import QuantizationConfig
+
+METHOD = "qpipe-simulation"
+calls: dict[str, int] = {}
+"""By module as the engine names it: products of rounded activations."""
+
+
+class Rounded(UnquantizedLinearMethod):
+    """An unquantized product of rounded activations."""
+
+    def __init__(self, module: str, args: QuantizationArgs, scales: dict[str, float]) -> None:
+        super().__init__()
+        self._module = module
+        self._args = args
+        self._scales = scales
+
+    def apply(self, layer: Any, x: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+        calls[self._module] = calls.get(self._module, 0) + 1
+        return super().apply(layer, _rounded(x, self._args, self._scales), bias)
+
+
+def _rounded(x: torch.Tensor, args: QuantizationArgs, scales: dict[str, float]) -> torch.Tensor:
+    # In float32, as the engine's kernels find scales; and with one more dimension, as the library
+    # takes rows for one token each only of three.
+    wide = x.float().unsqueeze(0)
+    shared = _tensor(scales, "input_global_scale", wide)
+    if args.dynamic:
+        scale, zero_point = compute_dynamic_scales_and_zp(wide, args, None, shared)
+    else:
+        scale = _tensor(scales, "input_scale", wide)
+        zero_point = _tensor(scales, "input_zero_point", wide)
+    return fake_quantize(wide, scale, zero_point, args, global_scale=shared)[0].to(x.dtype)
+
+
+def _tensor(scales: dict[str, float], name: str, like: torch.Tensor) -> torch.Tensor | None:
+    return torch.tensor([scales[name]], device=like.device) if name in scales else None
+
+
+class SimulatedConfig(QuantizationConfig):
+    """What a twin's config.json says under ``quantization_config``."""
+
+    def __init__(self, body: dict[str, Any]) -> None:
+        super().__init__()
+        self.args = QuantizationArgs(**body["activations"])
+        self.modules = set(body["modules"])
+        self.scales: dict[str, dict[str, float]] = body["scales"]
+
+    def get_name(self) -> str:
+        return METHOD
+
+    def get_supported_act_dtypes(self) -> list[torch.dtype]:
+        return [torch.float32, torch.bfloat16, torch.float16]
+
+    @classmethod
+    def get_min_capability(cls) -> int:
+        return 0
+
+    @staticmethod
+    def get_config_filenames() -> list[str]:
+        return []
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> SimulatedConfig:
+        return cls(config)
+
+    def get_quant_method(self, layer: torch.nn.Module, prefix: str) -> Any:
+        if not isinstance(layer, LinearBase):
+            return None
+        stem, _, last = prefix.rpartition(".")
+        parts = [f"{stem}.{part}" for part in self.packed_modules_mapping.get(last, [last])]
+        concerned = [part for part in parts if part in self.modules]
+        if not concerned:
+            return UnquantizedLinearMethod()
+        if concerned != parts:
+            raise ValueError(f"{prefix} is quantized in part: {concerned}")
+        # One input has one scale; the engine's own kernels take the largest of the parts'.
+        scales: dict[str, float] = {}
+        for part in parts:
+            for name, value in self.scales.get(part, {}).items():
+                scales[name] = max(value, scales.get(name, value))
+        return Rounded(prefix, self.args, scales)
+
+
+def register() -> None:
+    """The entry point; vLLM calls it in each of its processes."""
+    register_quantization_config(METHOD)(SimulatedConfig)
