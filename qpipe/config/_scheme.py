@@ -19,23 +19,27 @@ class QuantArgs(Model):
     """Bits a value."""
     type: Literal["int", "float"]
     """Number format."""
-    strategy: Literal["tensor", "channel", "token", "group", "block"]
-    """What shares one scale."""
+    strategy: Literal["tensor", "channel", "token", "group", "tensor_group", "block"]
+    """What shares one scale; ``tensor_group``: a group, whose scale a tensor's scales again."""
     group_size: int | None = Field(default=None, gt=0)
-    """Input channels that share a scale, for ``group``."""
+    """Input channels that share a scale, for ``group`` and ``tensor_group``."""
     block_structure: list[int] | None = Field(default=None, min_length=2, max_length=2)
     """[output, input] channels that share a scale, for ``block``."""
     symmetric: bool = True
     """False: with zero points."""
-    dynamic: bool = False
-    """Scales found at run time."""
+    dynamic: bool | Literal["local"] = False
+    """Scales found at run time; ``local``: those of groups, the tensor's own is calibrated."""
+    scale_dtype: Literal["float8_e4m3fn", "uint8"] | None = None
+    """Format of group scales, where it is not a wide one: NVFP4's FP8, MXFP4's exponent."""
+    observer: str | None = None
+    """What finds static scales from calibration (``minmax``, ``static_minmax``, ``mse`` …)."""
     actorder: Literal["static", "weight"] | None = None
     """GPTQ column order; the engine refuses ``group``."""
 
     @model_validator(mode="after")
     def _sizes_fit_strategy(self) -> QuantArgs:
-        if (self.strategy == "group") != (self.group_size is not None):
-            raise ValueError("group_size goes with strategy 'group', and only with it")
+        if (self.strategy in ("group", "tensor_group")) != (self.group_size is not None):
+            raise ValueError("group_size goes with a strategy of groups, and only with one")
         if (self.strategy == "block") != (self.block_structure is not None):
             raise ValueError("block_structure goes with strategy 'block', and only with it")
         return self

@@ -103,7 +103,11 @@ def _recipe(scheme: dict[str, Any]) -> list[Any]:
 def _args(spec: dict[str, Any] | None) -> QuantizationArgs | None:
     if spec is None:
         return None
-    return QuantizationArgs(**{key: value for key, value in spec.items() if value is not None})
+    given = {key: value for key, value in spec.items() if value is not None}
+    if "scale_dtype" in given:  # zero points are as wide
+        dtype = getattr(torch, given["scale_dtype"])
+        given |= {"scale_dtype": dtype, "zp_dtype": dtype}
+    return QuantizationArgs(**given)
 
 
 def _rows(request: dict[str, Any]) -> list[list[int]]:

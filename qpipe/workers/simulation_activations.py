@@ -58,7 +58,11 @@ class SimulatedConfig(QuantizationConfig):
 
     def __init__(self, body: dict[str, Any]) -> None:
         super().__init__()
-        self.args = QuantizationArgs(**body["activations"])
+        given = dict(body["activations"])
+        if "scale_dtype" in given:
+            dtype = getattr(torch, given["scale_dtype"])
+            given |= {"scale_dtype": dtype, "zp_dtype": dtype}
+        self.args = QuantizationArgs(**given)
         self.modules = set(body["modules"])
         self.scales: dict[str, dict[str, float]] = body["scales"]
 

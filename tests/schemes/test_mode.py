@@ -47,10 +47,67 @@ TABLE = {
         "A100": "unsupported bf16 bf16 fp8",
         "H100": "native bf16 bf16 fp8",
     },
+    "rtn-w8a16": {
+        "AMX": "simulated int8 bf16 bf16",
+        "AVX2": "simulated int8 fp32 fp32",
+        "A100": "native int8 bf16 bf16",
+        "H100": "native int8 bf16 bf16",
+    },
+    "nvfp4": {
+        "AMX": "simulated nvfp4 nvfp4 bf16",
+        "AVX2": "simulated nvfp4 nvfp4 fp32",
+        "A100": "simulated nvfp4 nvfp4 bf16",
+        "H100": "simulated nvfp4 nvfp4 bf16",
+    },
+    "mxfp4": {
+        "AMX": "simulated mxfp4 mxfp4 bf16",
+        "AVX2": "simulated mxfp4 mxfp4 fp32",
+        "A100": "simulated mxfp4 mxfp4 bf16",
+        "H100": "simulated mxfp4 mxfp4 bf16",
+    },
+    "nvfp4a16": {
+        "AMX": "simulated nvfp4 bf16 bf16",
+        "AVX2": "simulated nvfp4 fp32 fp32",
+        "A100": "native nvfp4 bf16 bf16",
+        "H100": "native nvfp4 bf16 bf16",
+    },
+    "mxfp4a16": {
+        "AMX": "simulated mxfp4 bf16 bf16",
+        "AVX2": "simulated mxfp4 fp32 fp32",
+        "A100": "native mxfp4 bf16 bf16",
+        "H100": "native mxfp4 bf16 bf16",
+    },
+    "w4afp8": {
+        "AMX": "simulated int4 fp8 bf16",
+        "AVX2": "simulated int4 fp8 fp32",
+        "A100": "simulated int4 fp8 bf16",
+        "H100": "native int4 fp8 bf16",
+    },
+    "gptq-w4a16-kv-fp8": {
+        "AMX": "native int4 bf16 fp8",
+        "AVX2": "simulated int4 fp32 fp8",
+        "A100": "unsupported int4 bf16 fp8",
+        "H100": "native int4 bf16 fp8",
+    },
+    "smoothquant-w8a8-kv-fp8": {
+        "AMX": "native int8 int8 fp8",
+        "AVX2": "simulated int8 int8 fp8",
+        "A100": "unsupported int8 int8 fp8",
+        "H100": "native int8 int8 fp8",
+    },
+    "fp8-dynamic-kv-fp8": {
+        "AMX": "simulated fp8 fp8 fp8",
+        "AVX2": "simulated fp8 fp8 fp8",
+        "A100": "unsupported fp8 fp8 fp8",
+        "H100": "native fp8 fp8 fp8",
+    },
 }
 # The same arithmetic, found by a shorter search or by rounding.
 TABLE["awq-w4a16-brief"] = TABLE["awq-w4a16"]
-TABLE["smoothquant-w8a8-rtn"] = TABLE["smoothquant-w8a8"]
+TABLE["smoothquant-w8a8-rtn"] = TABLE["int8-w8a8"] = TABLE["smoothquant-w8a8"]
+TABLE["rtn-w4a16"] = TABLE["gptq-w4a16"]
+TABLE["gptq-w8a16"] = TABLE["rtn-w8a16"]
+TABLE["fp8-static"] = TABLE["fp8-dynamic"]
 
 
 def test_table_has_every_checked_in_scheme() -> None:
