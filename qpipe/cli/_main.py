@@ -127,7 +127,7 @@ def validate() -> None:
     Example: qpipe validate
     """
     from qpipe.hardware import detect
-    from qpipe.schemes import mode_of
+    from qpipe.schemes import variant_mode
     from qpipe.validate import notes
     from qpipe.validate import validate as check
 
@@ -136,7 +136,7 @@ def validate() -> None:
     names = ", ".join(config.release.names)
     click.echo(f"{config.release.name}: {len(config.release.names)} variants ({names}); no faults")
     for name in config.release.names:
-        mode = mode_of(config.scheme_of(name), detect())
+        mode = variant_mode(config, name, detect())
         if mode.mode != "native":
             click.echo(f"note: '{name}' is {mode.mode} on this machine: {mode.reason}")
     for note in notes(config):

@@ -154,6 +154,8 @@ class Variant(Model):
     """A file ``configs/schemes/NAME.yaml``."""
     serve: Serve = Serve()
     """Engine settings."""
+    simulate: bool = False
+    """Imitate the scheme though the engine has a kernel for it: how far is one from the other?"""
 
 
 class Sensitivity(Model):

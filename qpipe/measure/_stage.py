@@ -16,7 +16,7 @@ from qpipe.evaluation import import_lm_eval, plan_suites, run_suites
 from qpipe.fidelity import held_out_texts, measure_fidelity
 from qpipe.hardware import Hardware, detect
 from qpipe.records import staged_dir, write_json
-from qpipe.schemes import Mode, mode_of
+from qpipe.schemes import Mode, variant_mode
 from qpipe.serving import Server, plan_serving, start
 from qpipe.stability import measure_stability, sampled_questions
 
@@ -42,7 +42,7 @@ def measure(
         InvalidMeasurement: a part's figures would not be valid.
     """
     hardware = detect()
-    mode = mode_of(config.scheme_of(variant), hardware)
+    mode = variant_mode(config, variant, hardware)
     if mode.mode == "unsupported":
         _write_unsupported(config, variant, mode, hardware)
         progress(f"not measured: {mode.reason}")

@@ -1,6 +1,6 @@
 """Schemes against a model and a machine: what fits, and what runs."""
 
-from qpipe.schemes._mode import WIDE, Mode, mode_of, quantized_kv
+from qpipe.schemes._mode import WIDE, Mode, mode_of, quantized_kv, variant_mode
 from qpipe.schemes._preflight import preflight, quantized_modules
 from qpipe.schemes._units import unit_modules, units_of
 
@@ -13,4 +13,5 @@ __all__ = [
     "quantized_modules",
     "unit_modules",
     "units_of",
+    "variant_mode",
 ]

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from qpipe.config import Arithmetic, Scheme
+from qpipe.config import Arithmetic, Config, Scheme
 from qpipe.hardware import Hardware
 
-__all__ = ["WIDE", "Mode", "mode_of", "quantized_kv"]
+__all__ = ["WIDE", "Mode", "mode_of", "quantized_kv", "variant_mode"]
 
 WIDE = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
 """The engine's types of unquantized numbers → their names in records."""
@@ -29,13 +29,26 @@ class Mode:
         return {"mode_reason" if key == "reason" else key: value for key, value in body.items()}
 
 
-def mode_of(scheme: Scheme | None, hardware: Hardware) -> Mode:
-    """The mode of a scheme (``None``: the unquantized baseline) on one machine."""
+def variant_mode(config: Config, variant: str, hardware: Hardware) -> Mode:
+    """The mode of a release's variant on one machine.
+
+    Raises:
+        ConfigError: no such variant.
+    """
+    scheme, source = config.scheme_of(variant), config.release.source_of(variant)
+    return mode_of(scheme, hardware, simulate=source is not None and source.simulate)
+
+
+def mode_of(scheme: Scheme | None, hardware: Hardware, simulate: bool = False) -> Mode:
+    """The mode of a scheme (``None``: the unquantized baseline) on one machine.
+
+    ``simulate`` has it imitated though the engine has a kernel.
+    """
     wide = WIDE[hardware.native_dtype]
     if scheme is None:
         here = Arithmetic(weights=wide, activations=wide, kv=wide)
         return Mode("native", "unquantized", here)
-    lacking = _lacking(scheme, hardware)
+    lacking = "its variant says so" if simulate else _lacking(scheme, hardware)
     declared = scheme.arithmetic
     # What is simulated is the scheme, not one kernel's way of it.
     if lacking is None and hardware.device == "cpu" and scheme.cpu_arithmetic is not None:

@@ -12,7 +12,7 @@ from qpipe.hardware import Hardware
 from qpipe.model import require_companions, require_unchanged
 from qpipe.paths import PACKAGE
 from qpipe.records import read_json
-from qpipe.schemes import WIDE, Mode, mode_of, units_of
+from qpipe.schemes import WIDE, Mode, units_of, variant_mode
 from qpipe.serving._simulated import simulated_checkpoint
 
 __all__ = ["Plan", "context_tokens", "plan_serving", "shortest_context"]
@@ -61,7 +61,7 @@ def plan_serving(
     """
     workspace = config.workspace
     scheme = config.scheme_of(variant)
-    mode = mode_of(scheme, hardware)
+    mode = variant_mode(config, variant, hardware)
     if mode.mode == "unsupported":
         raise EnvError(
             f"'{variant}' cannot be served here: {mode.reason}",

@@ -149,3 +149,12 @@ def test_reason_names_what_is_lacking() -> None:
     assert "this CPU has no avx512f" in mode_of(gptq, AVX2).reason
     assert "needs compute capability 8.9" in mode_of(fp8, A100).reason
     assert "no CPU kernel" in mode_of(fp8, AMX).reason
+
+
+def test_a_variant_is_simulated_where_it_says_so() -> None:
+    """What the engine could run natively, and with the scheme's arithmetic, not one kernel's."""
+    scheme = checked_in_scheme("fp8-block")
+    native, asked = mode_of(scheme, AMX), mode_of(scheme, AMX, simulate=True)
+    assert (native.mode, native.arithmetic.activations) == ("native", "bf16")
+    assert (asked.mode, asked.arithmetic.activations) == ("simulated", "fp8")
+    assert "its variant says so" in asked.reason
