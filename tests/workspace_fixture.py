@@ -21,7 +21,9 @@ from qpipe.records import hash_file, write_json
 REPO = Path(__file__).parents[1]
 
 AVX2 = Hardware("AVX2", frozenset({"avx2"}), 2, 16.0)
-AMX = Hardware("AMX", frozenset({"avx2", "avx512f", "avx512_bf16", "amx_tile"}), 2, 24.0)
+AMX = Hardware(
+    "AMX", frozenset({"avx2", "avx512f", "avx512_bf16", "avx512_vnni", "amx_tile"}), 2, 24.0
+)
 A100 = Hardware("host", frozenset({"avx2"}), 8, 64.0, ("NVIDIA A100",), 8.0)
 H100 = Hardware("host", frozenset({"avx2"}), 8, 64.0, ("NVIDIA H100",), 9.0)
 

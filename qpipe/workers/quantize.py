@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from _args import args_of
 from _protocol import Refusal, progress, run, versions
 from _verify import verify
 from compressed_tensors.quantization import QuantizationArgs, QuantizationScheme
@@ -101,13 +102,7 @@ def _recipe(scheme: dict[str, Any]) -> list[Any]:
 
 
 def _args(spec: dict[str, Any] | None) -> QuantizationArgs | None:
-    if spec is None:
-        return None
-    given = {key: value for key, value in spec.items() if value is not None}
-    if "scale_dtype" in given:  # zero points are as wide
-        dtype = getattr(torch, given["scale_dtype"])
-        given |= {"scale_dtype": dtype, "zp_dtype": dtype}
-    return QuantizationArgs(**given)
+    return None if spec is None else args_of(spec)
 
 
 def _rows(request: dict[str, Any]) -> list[list[int]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from _args import args_of
 from compressed_tensors.quantization import QuantizationArgs
 from compressed_tensors.quantization.lifecycle.forward import fake_quantize
 from compressed_tensors.quantization.utils import compute_dynamic_scales_and_zp
@@ -40,13 +41,16 @@ def _rounded(x: torch.Tensor, args: QuantizationArgs, scales: dict[str, float]) 
     # In float32, as the engine's kernels find scales; and with one more dimension, as the library
     # takes rows for one token each only of three.
     wide = x.float().unsqueeze(0)
+    missing = -wide.shape[-1] % args.group_size if args.group_size else 0
+    wide = torch.nn.functional.pad(wide, (0, missing))  # zeros leave a group's scale as it is
     shared = _tensor(scales, "input_global_scale", wide)
     if args.dynamic:
         scale, zero_point = compute_dynamic_scales_and_zp(wide, args, None, shared)
     else:
         scale = _tensor(scales, "input_scale", wide)
         zero_point = _tensor(scales, "input_zero_point", wide)
-    return fake_quantize(wide, scale, zero_point, args, global_scale=shared)[0].to(x.dtype)
+    rounded = fake_quantize(wide, scale, zero_point, args, global_scale=shared)[0]
+    return rounded[:, : x.shape[-1]].to(x.dtype)
 
 
 def _tensor(scales: dict[str, float], name: str, like: torch.Tensor) -> torch.Tensor | None:
@@ -58,11 +62,7 @@ class SimulatedConfig(QuantizationConfig):
 
     def __init__(self, body: dict[str, Any]) -> None:
         super().__init__()
-        given = dict(body["activations"])
-        if "scale_dtype" in given:
-            dtype = getattr(torch, given["scale_dtype"])
-            given |= {"scale_dtype": dtype, "zp_dtype": dtype}
-        self.args = QuantizationArgs(**given)
+        self.args = args_of(body["activations"])
         self.modules = set(body["modules"])
         self.scales: dict[str, dict[str, float]] = body["scales"]
 

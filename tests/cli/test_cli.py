@@ -116,11 +116,12 @@ def test_debug_shows_the_traceback(tmp_path: Path) -> None:
     assert "Traceback" in answer.stderr and "ConfigError" in answer.stderr
 
 
+# What the machine lacks, and what is rounded.
 SIMULATED = {
-    "gptq": "avx512f",
-    "fp8": "amx_tile",
-    "kv": "avx512f",
-    "gptq-mixed": "avx512f",
+    "gptq": ("avx512f", "weights"),
+    "fp8": ("amx_tile", "weights, activations"),
+    "kv": ("avx512f", "kv"),
+    "gptq-mixed": ("avx512f", "weights"),
 }
 
 
@@ -146,8 +147,8 @@ def test_validate(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         "small: 5 variants (bf16, gptq, fp8, kv, gptq-mixed); no faults\n"
         + "".join(
             f"note: '{name}' is simulated on this machine: this CPU has no {flags};"
-            " weights and KV are rounded, products are fp32\n"
-            for name, flags in SIMULATED.items()
+            f" rounded: {parts}; products are fp32\n"
+            for name, (flags, parts) in SIMULATED.items()
         )
         + LACKS,
         "",

@@ -25,7 +25,7 @@ TABLE = {
     },
     "smoothquant-w8a8": {
         "AMX": "native int8 int8 bf16",
-        "AVX2": "native int8 int8 fp32",
+        "AVX2": "simulated int8 int8 fp32",
         "A100": "native int8 int8 bf16",
         "H100": "native int8 int8 bf16",
     },
