@@ -61,6 +61,13 @@ SCHEMES = {
         "steps": [{"method": "rtn"}],
         "calibrated": False,
         "weights": {"num_bits": 4, "type": "float", "strategy": "group", "group_size": 16},
+        "activations": {
+            "num_bits": 4,
+            "type": "float",
+            "strategy": "group",
+            "group_size": 16,
+            "dynamic": True,
+        },
         "arithmetic": {"weights": "fp4", "activations": "fp4"},
     },
 }

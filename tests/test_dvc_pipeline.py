@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
+from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -173,3 +174,17 @@ def test_code_that_a_stage_runs_is_a_dependency(stages: Stages) -> None:
             if (name, worker) == ("baseline", "simulate"):
                 continue  # 16-bit weights need no stand-in
             assert path in code, f"{name} runs {path} and does not depend on it"
+        for helper in helpers(file for file in files if file.parent.name == "workers"):
+            assert helper in code, f"{name} runs {helper} and does not depend on it"
+
+
+def helpers(workers: Iterable[Path]) -> set[str]:
+    """Files beside workers that they import, but for what carries requests."""
+    beside = {path.stem for path in (REPO / "qpipe" / "workers").glob("*.py")} - {"_protocol"}
+    imports = {
+        name
+        for path in workers
+        if path.suffix == ".py"
+        for name in re.findall(r"^\s*(?:from|import) (\w+)", path.read_text(), re.MULTILINE)
+    }
+    return {f"qpipe/workers/{name}.py" for name in imports & beside}

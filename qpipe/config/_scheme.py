@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints, model_validator
@@ -19,8 +20,9 @@ class QuantArgs(Model):
     """Bits a value."""
     type: Literal["int", "float"]
     """Number format."""
-    strategy: Literal["tensor", "channel", "token", "group", "tensor_group", "block"]
-    """What shares one scale; ``tensor_group``: a group, whose scale a tensor's scales again."""
+    strategy: Literal["tensor", "channel", "token", "token_head", "group", "tensor_group", "block"]
+    """What shares one scale; ``tensor_group``: a group, whose scale a tensor's scales again;
+    ``token_head``: one head of one token in the KV cache."""
     group_size: int | None = Field(default=None, gt=0)
     """Input channels that share a scale, for ``group`` and ``tensor_group``."""
     block_structure: list[int] | None = Field(default=None, min_length=2, max_length=2)
@@ -90,13 +92,18 @@ class Scheme(Model):
     title: str
     """One line for tables."""
     backend: Literal["llm-compressor"] = "llm-compressor"
-    steps: list[Step] = Field(min_length=1)
+    steps: list[Step]
+    """Empty where the engine alone quantizes; the checkpoint is then the model's."""
     weights: QuantArgs | None = None
     """``null``: weights stay 16-bit."""
     activations: QuantArgs | None = None
     """``null``: activations stay 16-bit."""
     kv_cache: QuantArgs | None = None
     """``null``: the KV cache stays 16-bit."""
+    kv_cache_dtype: str | None = None
+    """The engine's flag for a KV cache that it quantizes by itself: no scales are calibrated."""
+    engine_activations: bool = False
+    """The engine's kernel rounds activations by itself: the checkpoint says nothing of them."""
     ignore: list[str] = Field(default_factory=lambda: ["lm_head"])
     """Modules left at 16 bits; ``re:`` starts a regular expression."""
     calibrated: bool = True
@@ -122,3 +129,77 @@ class Scheme(Model):
         if self.weights is None and self.activations is None and self.kv_cache is None:
             raise ValueError("a scheme quantizes weights, activations or the KV cache")
         return self
+
+    @model_validator(mode="after")
+    def _parts_fit(self) -> Scheme:
+        """Combinations that no tool makes or no engine runs, named before hours are spent."""
+        problems = list(_misfits(self))
+        if problems:
+            raise ValueError("; ".join(problems))
+        return self
+
+    def saved(self) -> Scheme:
+        """What a checkpoint of this scheme says: without what the engine does by itself."""
+        kv = self.kv_cache if self.kv_cache_dtype is None else None
+        activations = None if self.engine_activations else self.activations
+        return self.model_copy(update={"kv_cache": kv, "activations": activations})
+
+
+def _misfits(scheme: Scheme) -> Iterator[str]:
+    weights, activations, kv = scheme.weights, scheme.activations, scheme.kv_cache
+    methods: list[str] = [step.method for step in scheme.steps]
+    saved = scheme.saved()
+    if saved.weights or saved.activations or saved.kv_cache:
+        if not methods:
+            yield "`steps` is empty: who quantizes?"
+        elif methods[-1] not in ("gptq", "rtn"):
+            yield f"the last step must round (gptq, rtn); {methods[-1]} only moves scales"
+    elif methods:
+        yield "the engine quantizes all there is, so `steps` must be empty"
+    if weights is None and (activations is not None or set(methods) - {"rtn"}):
+        yield "activations and the steps gptq, awq and smoothquant need `weights`"
+    if activations is None and "smoothquant" in methods:
+        yield "smoothquant prepares activations for rounding, and there are no `activations`"
+    if set(methods) & {"gptq", "awq", "smoothquant"} and not scheme.calibrated:
+        yield "gptq, awq and smoothquant look at calibration rows: `calibrated` must be true"
+    if saved.kv_cache and not scheme.calibrated:
+        yield "KV scales come from calibration rows: `calibrated` must be true"
+    static = activations is not None and activations.dynamic is not True
+    if static and not scheme.calibrated:
+        yield "static activation scales come from calibration rows: `calibrated` must be true"
+    if weights is not None:
+        yield from _weight_misfits(weights, methods)
+    if activations is not None:
+        if activations.strategy in ("channel", "block"):
+            yield f"activations cannot have a scale a {activations.strategy}: tokens differ"
+        if activations.strategy == "token" and not activations.dynamic:
+            yield "a scale a token is found at run time: `activations.dynamic` must be true"
+        if activations.actorder:
+            yield "`activations.actorder`: columns of weights are ordered, activations are not"
+    if kv is not None and kv.strategy not in ("tensor", "token_head"):
+        yield f"the engine has no KV cache with a scale a {kv.strategy}"
+    if kv is not None and (kv.strategy == "token_head") and scheme.kv_cache_dtype is None:
+        yield "a KV scale a token and head is the engine's: name its `kv_cache_dtype`"
+    if scheme.kv_cache_dtype and kv is None:
+        yield "`kv_cache_dtype` quantizes the KV cache: say how under `kv_cache`"
+    if scheme.engine_activations and activations is None:
+        yield "`engine_activations` without `activations`: say how they are rounded"
+    for part, args in (("weights", weights), ("activations", activations), ("kv", kv)):
+        declared = getattr(scheme.arithmetic, part)
+        if (args is None) != (declared == "bf16"):
+            yield f"`arithmetic.{part}` is {declared} and the scheme's {part} say otherwise"
+        elif args is not None and not declared.endswith(str(args.num_bits)):
+            yield f"`arithmetic.{part}` is {declared} and the scheme's {part} {args.num_bits} bits"
+
+
+def _weight_misfits(weights: QuantArgs, methods: list[str]) -> Iterator[str]:
+    if weights.strategy in ("token", "token_head"):
+        yield f"weights cannot have a scale a {weights.strategy}"
+    if weights.dynamic:
+        yield "weights are quantized once: `weights.dynamic` must be false"
+    if weights.type == "float" and not weights.symmetric:
+        yield "float weights have no zero points: `weights.symmetric` must be true"
+    if weights.actorder and "gptq" not in methods:
+        yield "`weights.actorder` is GPTQ's column order, and there is no gptq step"
+    if weights.strategy == "block" and weights.type == "int":
+        yield "blocks are for float weights: no engine runs integer ones"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
-from qpipe.config import Arithmetic, Config, Serve
+from qpipe.config import Arithmetic, Config, Scheme, Serve
 from qpipe.errors import EnvError
 from qpipe.hardware import Hardware
 from qpipe.model import require_companions, require_unchanged
@@ -77,9 +78,13 @@ def plan_serving(
     serve = config.release.serve_of(variant).over(base)
     if serve.dtype in (None, "auto"):
         serve = serve.model_copy(update={"dtype": hardware.native_dtype})
+    mode = _as_served(mode, serve, scheme)
     if scheme is not None and mode.mode == "native":
         # The pins win, or the declared arithmetic would not be what ran; `serve` is recorded.
-        serve = serve.model_copy(update={"env": {**serve.env, **scheme.env}})
+        pins: dict[str, Any] = {"env": {**serve.env, **scheme.env}}
+        if scheme.kv_cache_dtype is not None:
+            pins["kv_cache_dtype"] = scheme.kv_cache_dtype
+        serve = serve.model_copy(update=pins)
     env = dict(serve.env)
     if hardware.device == "cpu" and serve.kv_cache_gib:
         env.setdefault("VLLM_CPU_KVCACHE_SPACE", f"{serve.kv_cache_gib:g}")
@@ -100,12 +105,14 @@ def plan_serving(
             simulated["activations"] = len(units_of(manifest["modules"]))
         if scheme is not None and scheme.kv_cache:
             simulated["kv"] = manifest["config"]["num_hidden_layers"]
-            env["QPIPE_KV_SCALES"] = str(folder / "kv_scales.json")
+            env["QPIPE_KV_DTYPE"] = scheme.kv_cache_dtype or "fp8"
+            if scheme.kv_cache_dtype is None:
+                env["QPIPE_KV_SCALES"] = str(folder / "kv_scales.json")
         if simulated:
             env["PYTHONPATH"] = str(PACKAGE / "workers")
     return Plan(
         variant=variant,
-        mode=_as_served(mode, serve),
+        mode=mode,
         checkpoint=folder,
         checkpoint_hash=manifest["checkpoint_hash"],
         scheme_hash=manifest.get("scheme_hash"),
@@ -128,13 +135,14 @@ def shortest_context(config: Config) -> int:
     return min(context_tokens(config, name) for name in config.release.names)
 
 
-def _as_served(mode: Mode, serve: Serve) -> Mode:
+def _as_served(mode: Mode, serve: Serve, scheme: Scheme | None) -> Mode:
     """The mode with the types that ``serve`` sets in place of the machine's."""
     runs = mode.arithmetic.model_dump()
     wide = WIDE.get(serve.dtype or "")
     if wide is not None:
         runs = {key: wide if value in WIDE.values() else value for key, value in runs.items()}
-    if serve.kv_cache_dtype not in (None, "auto"):
+    pinned = scheme is not None and scheme.kv_cache_dtype is not None
+    if serve.kv_cache_dtype not in (None, "auto") and not pinned:
         runs["kv"] = serve.kv_cache_dtype
     return replace(mode, arithmetic=Arithmetic.model_validate(runs))
 

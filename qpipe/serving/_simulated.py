@@ -19,6 +19,8 @@ def simulated_checkpoint(config: Config, variant: str, progress: Callable[[str],
     manifest = read_json(checkpoint / "manifest.json", f"qpipe quantize {variant}")
     key = digest(manifest["checkpoint_hash"], worker_hash("simulate"))
     scheme = manifest["scheme_spec"]
+    if not manifest["modules"] and scheme["kv_cache_dtype"]:
+        return checkpoint  # unquantized: the engine's own cache is all there is to imitate
     target: Path = workspace.cache / "simulated" / key[:16]
     if not target.exists():
         request = {

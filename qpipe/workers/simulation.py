@@ -10,7 +10,7 @@ import os
 import simulation_activations
 
 kv_calls: dict[str, int] = {}
-if "QPIPE_KV_SCALES" in os.environ:
+if "QPIPE_KV_DTYPE" in os.environ:
     from simulation_kv import calls as kv_calls
 
 

@@ -300,6 +300,77 @@ def test_scheme_must_quantize_something(tmp_path: Path) -> None:
         load_yaml(path, tmp_path, Scheme)
 
 
+INT4 = {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 64}
+INT8 = {"num_bits": 8, "type": "int", "strategy": "token", "dynamic": True}
+FP8_KV = {"num_bits": 8, "type": "float", "strategy": "tensor"}
+
+
+def steps(*methods: str) -> dict[str, Any]:
+    return {"steps": [{"method": method} for method in methods]}
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (steps(), "`steps` is empty"),
+        (steps("smoothquant"), "the last step must round"),
+        (steps("awq"), "the last step must round"),
+        ({**steps("smoothquant", "rtn")}, "there are no `activations`"),
+        ({**steps("gptq"), "calibrated": False}, "`calibrated` must be true"),
+        ({"weights": None, "activations": INT8}, "need `weights`"),
+        ({**steps("gptq"), "weights": None, "kv_cache": FP8_KV}, "need `weights`"),
+        ({"weights": {**INT4, "actorder": "static"}}, "there is no gptq step"),
+        ({"weights": {**INT4, "dynamic": True}}, "`weights.dynamic` must be false"),
+        ({"weights": {**INT8, "num_bits": 4}}, "weights cannot have a scale a token"),
+        ({"weights": {**INT4, "type": "float", "symmetric": False}}, "no zero points"),
+        (
+            {
+                "weights": {
+                    "num_bits": 4,
+                    "type": "int",
+                    "strategy": "block",
+                    "block_structure": [64, 64],
+                }
+            },
+            "blocks are for float weights",
+        ),
+        ({"activations": {**INT8, "dynamic": False}}, "`activations.dynamic` must be true"),
+        ({"activations": {**INT8, "strategy": "channel"}}, "a scale a channel: tokens differ"),
+        ({"activations": {**INT8, "actorder": "static"}}, "columns of weights are ordered"),
+        (
+            {"activations": {**FP8_KV}, "calibrated": False},
+            "static activation scales come from calibration",
+        ),
+        ({"kv_cache": {**FP8_KV, "strategy": "channel"}}, "no KV cache with a scale a channel"),
+        ({"kv_cache": {**FP8_KV, "strategy": "token_head"}}, "name its `kv_cache_dtype`"),
+        ({"kv_cache": FP8_KV, "calibrated": False}, "KV scales come from calibration"),
+        ({"kv_cache_dtype": "fp8"}, "say how under `kv_cache`"),
+        ({"engine_activations": True}, "`engine_activations` without `activations`"),
+        (
+            {"weights": None, "kv_cache": FP8_KV, "kv_cache_dtype": "fp8"},
+            "`steps` must be empty",
+        ),
+        ({"weights": {**INT4, "num_bits": 8}}, "`arithmetic.weights` is int4"),
+        ({"kv_cache": FP8_KV}, "`arithmetic.kv` is bf16"),
+    ],
+)
+def test_combinations_that_cannot_be(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
+    """Each is named when the file is read, not after hours."""
+    sound = {
+        "title": "x",
+        "weights": INT4,
+        "arithmetic": {"weights": "int4", "activations": "bf16"},
+        **steps("rtn"),
+    }
+    path = tmp_path / "scheme.yaml"
+    path.write_text(yaml.safe_dump(sound))
+    load_yaml(path, tmp_path, Scheme)
+    path.write_text(yaml.safe_dump({**sound, **changes}))
+    with pytest.raises(ConfigError) as caught:
+        load_yaml(path, tmp_path, Scheme)
+    assert said in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("flag", "mend"),
     [

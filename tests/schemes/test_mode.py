@@ -47,6 +47,24 @@ TABLE = {
         "A100": "unsupported bf16 bf16 fp8",
         "H100": "native bf16 bf16 fp8",
     },
+    "kv-int8": {
+        "AMX": "simulated bf16 bf16 int8",
+        "AVX2": "simulated fp32 fp32 int8",
+        "A100": "native bf16 bf16 int8",
+        "H100": "native bf16 bf16 int8",
+    },
+    "kv-int4": {
+        "AMX": "simulated bf16 bf16 int4",
+        "AVX2": "simulated fp32 fp32 int4",
+        "A100": "native bf16 bf16 int4",
+        "H100": "native bf16 bf16 int4",
+    },
+    "gptq-w4a8": {
+        "AMX": "native int4 int8 bf16",
+        "AVX2": "simulated int4 int8 fp32",
+        "A100": "simulated int4 int8 bf16",
+        "H100": "simulated int4 int8 bf16",
+    },
     "rtn-w8a16": {
         "AMX": "simulated int8 bf16 bf16",
         "AVX2": "simulated int8 fp32 fp32",
@@ -108,6 +126,9 @@ TABLE["smoothquant-w8a8-rtn"] = TABLE["int8-w8a8"] = TABLE["smoothquant-w8a8"]
 TABLE["rtn-w4a16"] = TABLE["gptq-w4a16"]
 TABLE["gptq-w8a16"] = TABLE["rtn-w8a16"]
 TABLE["fp8-static"] = TABLE["fp8-dynamic"]
+# The same but for scales, which are 1.
+for name in ("kv-fp8", "gptq-w4a16-kv-fp8", "smoothquant-w8a8-kv-fp8", "fp8-dynamic-kv-fp8"):
+    TABLE[f"{name}-uncalibrated"] = TABLE[name]
 
 
 def test_table_has_every_checked_in_scheme() -> None:

@@ -22,10 +22,14 @@ def scheme(ignore: list[str] | None = None, **weights: Any) -> Scheme:
         {
             "title": "t",
             "steps": [{"method": "rtn"}],
-            "weights": {"num_bits": 4, "type": "int", **weights} if weights else None,
+            "weights": {"num_bits": 4, "type": "float", **weights} if weights else None,
             "kv_cache": {"num_bits": 8, "type": "float", "strategy": "tensor"},
             "ignore": ignore or ["lm_head"],
-            "arithmetic": {"weights": "int4", "activations": "bf16"},
+            "arithmetic": {
+                "weights": "fp4" if weights else "bf16",
+                "activations": "bf16",
+                "kv": "fp8",
+            },
         }
     )
 

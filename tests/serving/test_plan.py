@@ -95,9 +95,22 @@ def test_simulated_kv_loads_the_extension(built: Workspace) -> None:
     found = plan(built, "kv", AVX2)
     assert value(found, "worker-extension-cls") == "simulation.Extension"
     assert found.env["QPIPE_KV_SCALES"] == str(Path("twin/kv_scales.json"))
+    assert found.env["QPIPE_KV_DTYPE"] == "fp8"
     assert found.env["PYTHONPATH"].endswith("workers")
     assert found.simulated == {"kv": 1}
     assert plan(built, "kv", AMX).simulated == {}
+
+
+def test_the_engines_own_kv_cache(built: Workspace) -> None:
+    """Its flag is pinned where it is native; elsewhere keys and values are rounded as it would."""
+    variants = {"gptq": {"scheme": "gptq-w4a16"}, "kv": {"scheme": "kv-int8"}}
+    changes = {"variants": variants, "serve": {"kv_cache_dtype": "auto"}}
+    native, simulated = (plan(built, "kv", machine, **changes) for machine in (A100, AVX2))
+    assert value(native, "kv-cache-dtype") == "int8_per_token_head"
+    assert native.mode.arithmetic.kv == "int8" and native.simulated == {}
+    assert simulated.env["QPIPE_KV_DTYPE"] == "int8_per_token_head"
+    assert value(simulated, "kv-cache-dtype") == "auto"
+    assert "QPIPE_KV_SCALES" not in simulated.env and simulated.simulated == {"kv": 1}
 
 
 def test_simulated_activations_load_the_plugin(built: Workspace) -> None:
