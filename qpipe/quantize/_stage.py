@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from qpipe.config import Config, Scheme
 from qpipe.envs import run_worker
 from qpipe.errors import ConfigError, Fault
-from qpipe.model import Linear, describe, headers, linears
+from qpipe.model import Linear, describe, linears
 from qpipe.records import read_json, staged_dir, write_json
 from qpipe.schemes import preflight, quantized_modules, unit_modules
 
@@ -43,18 +44,19 @@ def make_variant(config: Config, variant: str, progress: Callable[[str], None]) 
     rows, calibration_hash = _calibration(config, scheme)
     request = {
         "model": str(workspace.model),
-        "scheme": scheme.model_dump(),
+        "scheme": scheme.saved().model_dump(),
         "modules": [module.name for module in quantized_modules(scheme, modules)],
-        "expected": sorted(headers(workspace.model)),
         "calibration": None if rows is None else str(rows),
         "samples": scheme.calibration_samples,
         "seed": release.calibration.seed,
         "trust_remote_code": release.model.trust_remote_code,
     }
     with staged_dir(workspace.checkpoint(variant)) as staged:
-        done = run_worker(
-            "quantize", "quantize", {**request, "output": str(staged)}, workspace, variant, progress
-        )
+        request["output"] = str(staged)
+        if scheme.steps:
+            done = run_worker("quantize", "quantize", request, workspace, variant, progress)
+        else:
+            done = _take_model(workspace.model, staged)
         manifest = {
             "variant": variant,
             "scheme": source.scheme,
@@ -69,6 +71,14 @@ def make_variant(config: Config, variant: str, progress: Callable[[str], None]) 
         }
         write_json(staged / "manifest.json", manifest)
     return manifest
+
+
+def _take_model(model: Path, folder: Path) -> dict[str, Any]:
+    """The model's own files, for what the engine quantizes alone."""
+    for path in model.iterdir():
+        if path.name != "manifest.json":
+            shutil.copy2(path, folder / path.name)
+    return {"seconds": 0.0}
 
 
 def _restored(config: Config, variant: str, modules: list[Linear]) -> list[str]:

@@ -2,72 +2,155 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-from typing import Any
+import re
+from collections.abc import Iterator
+from typing import Any, Protocol
 
 import torch
+from _fold import AFTER_NORM, BLOCK, fold
 from _protocol import Refusal
-from safetensors import safe_open
+from _weights import SCALES, Checkpoint
 
 HEAD = "lm_head.weight"
 MEND = "look at the worker's log; try more calibration rows or another scheme"
+SIZE_TOLERANCE = 0.03
+# Of rounding alone: 0.01 to 0.03 at 8 bits, 0.1 at 4; GPTQ strays further, where it costs little.
+ERROR_LIMITS = {8: 0.15, 4: 0.5}
+"""Largest relative Frobenius error of a weight, by bits: beyond it something broke."""
+STORED = ("weight_packed", "qweight", "weight")
+ZERO_POINTS = ("weight_zero_point", "qzeros")
 
 
 def verify(
-    folder: Path, model: Path, scheme: dict[str, Any], modules: list[str], expected: list[str]
+    checkpoint: Checkpoint,
+    base: Checkpoint,
+    scheme: dict[str, Any],
+    modules: list[str],
+    expected_bytes: int | None = None,
 ) -> dict[str, Any]:
     """All tensors there and finite, and scales where the scheme promises them.
 
-    ``modules`` are the quantized linear modules, ``expected`` the tensors of the unquantized
-    ``model``.
+    ``modules`` are the quantized linear modules; ``expected_bytes`` the size that the scheme's
+    arithmetic gives, of which the file may be off by ``SIZE_TOLERANCE``.
+
+    Raises:
+        Refusal: with the first suspects, each with its tensor or module.
     """
-    names: set[str] = set()
-    suspects: list[str] = []
-    kv_scales: dict[str, float] = {}
-    for path in sorted(folder.glob("*.safetensors")):
-        with safe_open(path, framework="pt") as file:
-            for name in file.keys():  # noqa: SIM118 - a safe_open handle is no mapping
-                names.add(name)
-                tensor = file.get_tensor(name)
-                if tensor.is_floating_point():
-                    wide = tensor.float()
-                    if not torch.isfinite(wide).all():
-                        suspects.append(f"{name} holds NaN or infinity")
-                    if name.endswith("weight_scale") and not (wide > 0).any():
-                        suspects.append(f"{name} is all zero")
-                if name.endswith(("k_scale", "v_scale")):
-                    kv_scales[name] = tensor.float().item()
-    config, base = (
-        json.loads((each / "config.json").read_text(encoding="utf-8")) for each in (folder, model)
-    )
-    for name in expected:
-        packed = f"{name}_packed" in names and name.removesuffix(".weight") in modules
-        tied = name == HEAD and config.get("tie_word_embeddings")
-        if name not in names and not packed and not tied:
-            suspects.append(f"{name} is not in it")
-    suspects += _head_suspects(config, base, names, expected)
-    if scheme["weights"]:
-        suspects += [f"{m} has no scale" for m in modules if f"{m}.weight_scale" not in names]
-        if not scheme["weights"]["symmetric"]:
-            suspects += [
-                f"{m} has no zero points" for m in modules if f"{m}.weight_zero_point" not in names
-            ]
+    suspects, kv_scales = _tensor_suspects(checkpoint)
+    suspects += _missing(checkpoint, base, scheme, modules)
+    suspects += _head_suspects(checkpoint, base)
     if scheme["kv_cache"]:
-        suspects += _kv_suspects(config["num_hidden_layers"], kv_scales)
+        suspects += _kv_suspects(checkpoint.config["num_hidden_layers"], kv_scales)
+    if not suspects:
+        suspects += _size_suspects(checkpoint, expected_bytes)
+    _refuse(suspects)
+    return {"tensors": len(checkpoint.names), "kv_scales": kv_scales}
+
+
+class Weights(Protocol):
+    """What has the [output, input] weights of modules, unquantized or dequantized."""
+
+    def weight(self, module: str) -> torch.Tensor: ...
+
+
+def check_weights(found: Weights, base: Weights, modules: list[str], bits: int) -> dict[str, float]:
+    """Relative Frobenius error of each module's weight.
+
+    Raises:
+        Refusal: weights that are further from the model's than rounding to ``bits`` takes them.
+    """
+    errors = dict(_weight_errors(found, base, modules))
+    _refuse(
+        [
+            f"{module} is {error:.2f} of its norm away from the model's weight"
+            for module, error in errors.items()
+            if not error <= ERROR_LIMITS[bits]
+        ]
+    )
+    return errors
+
+
+def _refuse(suspects: list[str]) -> None:
     if suspects:
         raise Refusal(f"the checkpoint is unsound: {'; '.join(suspects[:5])}", MEND)
-    return {"tensors": len(names), "kv_scales": kv_scales}
 
 
-def _head_suspects(
-    config: dict[str, Any], base: dict[str, Any], names: set[str], expected: list[str]
+def _weight_errors(
+    found: Weights, base: Weights, modules: list[str]
+) -> Iterator[tuple[str, float]]:
+    """Module → ‖Ŵ − W‖ / ‖W‖, with scale that was moved between modules folded back."""
+    blocks: dict[str, list[str]] = {}
+    for module in modules:
+        block = re.match(r"(.*\.layers\.\d+\.)", module)
+        blocks.setdefault(block.group(1) if block else "", []).append(module)
+    for prefix, names in blocks.items():
+        ours = {name: base.weight(name) for name in names}
+        theirs = {name: found.weight(name) for name in names}
+        if _scale_moved(found, base, prefix):
+            mine, moved = (
+                {part: each.weight(f"{prefix}{part}") for part in BLOCK} for each in (base, found)
+            )
+            theirs |= {f"{prefix}{part}": weight for part, weight in fold(mine, moved).items()}
+        for name in names:
+            yield name, float((theirs[name] - ours[name]).norm() / ours[name].norm())
+
+
+def _scale_moved(found: Weights, base: Weights, prefix: str) -> bool:
+    """Whether a smoothing step changed the block; only Llama's blocks can be folded back."""
+    try:
+        norms = [[each.weight(f"{prefix}{norm}") for norm in AFTER_NORM] for each in (found, base)]
+        [base.weight(f"{prefix}{part}") for part in BLOCK]
+    except KeyError:
+        return False
+    return not all(torch.equal(*pair) for pair in zip(*norms, strict=True))
+
+
+def _tensor_suspects(checkpoint: Checkpoint) -> tuple[list[str], dict[str, float]]:
+    suspects, kv_scales = [], {}
+    for name in checkpoint.names:
+        tensor = checkpoint.tensor(name)
+        if tensor.is_floating_point():
+            wide = tensor.float()
+            if not torch.isfinite(wide).all():
+                suspects.append(f"{name} holds NaN or infinity")
+            if name.endswith(SCALES) and not (wide > 0).any():
+                suspects.append(f"{name} is all zero")
+        if name.endswith(("k_scale", "v_scale")):
+            kv_scales[name] = tensor.float().item()
+    return suspects, kv_scales
+
+
+def _missing(
+    checkpoint: Checkpoint, base: Checkpoint, scheme: dict[str, Any], modules: list[str]
 ) -> list[str]:
+    names, quantized = set(checkpoint.names), set(modules)
+    tied = checkpoint.config.get("tie_word_embeddings")
+    suspects = []
+    for name in base.names:
+        module = name.removesuffix(".weight")
+        stored = STORED if module in quantized else ("weight",)
+        there = name in names or any(f"{module}.{part}" in names for part in stored)
+        if not there and not (name == HEAD and tied):
+            suspects.append(f"{name} is not in it")
+    if scheme["weights"]:
+        wanted = [("scale", SCALES)]
+        if not scheme["weights"]["symmetric"]:
+            wanted.append(("zero points", ZERO_POINTS))
+        suspects += [
+            f"{module} has no {what}"
+            for what, parts in wanted
+            for module in modules
+            if not any(f"{module}.{part}" in names for part in parts)
+        ]
+    return suspects
+
+
+def _head_suspects(checkpoint: Checkpoint, base: Checkpoint) -> list[str]:
     """A head that shares the embedding's weights must go on sharing them."""
     suspects = []
-    if HEAD in names and HEAD not in expected:
+    if HEAD in checkpoint.names and HEAD not in base.names:
         suspects.append(f"{HEAD} is in it, which the model shares with its embedding")
-    flags = [each.get("tie_word_embeddings") for each in (config, base)]
+    flags = [each.config.get("tie_word_embeddings") for each in (checkpoint, base)]
     if None not in flags and flags[0] != flags[1]:
         suspects.append(f"tie_word_embeddings is {flags[0]}, {flags[1]} in the model")
     return suspects
@@ -86,3 +169,13 @@ def _kv_suspects(layers: int, scales: dict[str, float]) -> list[str]:
             if value == 1.0 or value <= 0
         ]
     return suspects
+
+
+def _size_suspects(checkpoint: Checkpoint, expected: int | None) -> list[str]:
+    if expected is None:
+        return []
+    stored = sum(checkpoint.tensor(name).nbytes for name in checkpoint.names)
+    if abs(stored - expected) <= SIZE_TOLERANCE * expected:
+        return []
+    held, due = stored / 2**20, expected / 2**20
+    return [f"it holds {held:.3f} MiB, and should {due:.3f} MiB by the scheme's arithmetic"]

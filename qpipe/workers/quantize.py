@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import resource
 import time
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,9 @@ from typing import Any
 import torch
 from _args import args_of
 from _protocol import Refusal, progress, run, versions
-from _verify import verify
+from _smoke import Revived
+from _verify import check_weights, verify
+from _weights import Checkpoint
 from compressed_tensors.quantization import QuantizationArgs, QuantizationScheme
 from datasets import Dataset
 from llmcompressor import oneshot
@@ -63,12 +66,19 @@ def work(request: dict[str, Any]) -> dict[str, Any]:
     model.save_pretrained(request["output"], save_compressed=True)
     tokenizer.save_pretrained(request["output"])
     del model
+    peak = _peak_memory_gib()
     progress("checking the checkpoint")
-    folders = (Path(request["output"]), Path(request["model"]))
-    checked = verify(*folders, scheme, request["modules"], request["expected"])
+    checkpoint, base = (Checkpoint(Path(request[name])) for name in ("output", "model"))
+    checked = verify(checkpoint, base, scheme, request["modules"], request.get("expected_bytes"))
+    revived = Revived(checkpoint, base, _compute_dtype(), request["trust_remote_code"])
+    if scheme["weights"]:
+        bits = scheme["weights"]["num_bits"]
+        checked["weight_errors"] = check_weights(revived, base, request["modules"], bits)
     return {
         **checked,
+        "smoke": revived.speak(),
         "seconds": seconds,
+        "peak_memory_gib": peak,
         "versions": versions("torch", "llmcompressor", "transformers"),
     }
 
@@ -111,6 +121,15 @@ def _rows(request: dict[str, Any]) -> list[list[int]]:
     with Path(request["calibration"]).open(encoding="utf-8") as file:
         rows = [json.loads(line)["input_ids"] for line in file]
     return rows[: request["samples"]] if request["samples"] else rows
+
+
+def _peak_memory_gib() -> dict[str, float]:
+    """Most memory so far: resident in this process, and allocated on the devices together."""
+    peak = {"host": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20}
+    if torch.cuda.is_available():
+        devices = range(torch.cuda.device_count())
+        peak["device"] = sum(map(torch.cuda.max_memory_allocated, devices)) / 2**30
+    return {kind: round(gib, 3) for kind, gib in peak.items()}
 
 
 def _compute_dtype() -> torch.dtype:

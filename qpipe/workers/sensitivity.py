@@ -3,11 +3,6 @@
 The 16-bit model runs a calibration draw once; then each unit alone takes the quantized weights and
 the model runs again from that unit's block on (cached block inputs: what comes before is the
 same). Compare exllamav3's per-module KL; the run without a swap must give KL 0.
-
-AWQ and SmoothQuant move scale between modules: a unit's quantized weight is folded back into the
-unquantized model's frame first, W·diag(norm_q / norm_16) after a norm, and by the least-squares
-row scale between up_proj and down_proj, and between v_proj and o_proj where no heads are grouped
-(AWQ smooths that pair only where their widths agree).
 """
 
 from __future__ import annotations
@@ -18,14 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from _fold import BLOCK, fold
 from _protocol import Refusal, progress, run, versions
 from transformers import AutoModelForCausalLM, CompressedTensorsConfig
-
-BLOCK = (
-    *("input_layernorm", "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
-    *("self_attn.o_proj", "post_attention_layernorm", "mlp.gate_proj", "mlp.up_proj"),
-    "mlp.down_proj",
-)
 
 
 @torch.inference_mode()
@@ -131,27 +121,14 @@ def _folded(base: Any, found: dict[str, torch.Tensor]) -> dict[str, torch.Tensor
             f"the model's blocks have no {', '.join(missing)}",
             "rank a model with Llama's blocks; others are not known yet",
         )
+    ours = base.state_dict()
     weights: dict[str, torch.Tensor] = {}
-    for index, layer in enumerate(base.model.layers):
-        prefix = f"model.layers.{index}"
-        for norm, modules in (
-            ("input_layernorm", ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")),
-            ("post_attention_layernorm", ("mlp.gate_proj", "mlp.up_proj")),
-        ):
-            ratio = found[f"{prefix}.{norm}.weight"] / getattr(layer, norm).weight
-            for module in modules:
-                weights[f"{prefix}.{module}"] = found[f"{prefix}.{module}.weight"] * ratio
-        for upstream, downstream in (
-            ("mlp.up_proj", "mlp.down_proj"),
-            ("self_attn.v_proj", "self_attn.o_proj"),
-        ):
-            ours, theirs = layer.get_submodule(upstream).weight, weights[f"{prefix}.{upstream}"]
-            scale = (theirs * ours).sum(1) / ours.square().sum(1)
-            after = found[f"{prefix}.{downstream}.weight"]
-            moved = (scale - 1).abs().median() > 0.02  # rounding alone leaves row scales near one
-            if moved and after.shape[1] == scale.numel():
-                theirs, after = theirs / scale[:, None], after * scale
-            weights[f"{prefix}.{upstream}"], weights[f"{prefix}.{downstream}"] = theirs, after
+    for index in range(len(base.model.layers)):
+        prefix = f"model.layers.{index}."
+        mine, theirs = (
+            {name: each[f"{prefix}{name}.weight"] for name in BLOCK} for each in (ours, found)
+        )
+        weights |= {f"{prefix}{name}": weight for name, weight in fold(mine, theirs).items()}
     return weights
 
 

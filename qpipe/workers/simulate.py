@@ -5,52 +5,47 @@ plugin ``simulation_activations``; the speed is neither's."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import shutil
 from pathlib import Path
 from typing import Any
 
-import torch
 from _protocol import progress, run
-from safetensors import safe_open
-from transformers import AutoModelForCausalLM, CompressedTensorsConfig
+from _weights import INDEX, Checkpoint
+from safetensors.torch import save_file
 
 
 def work(request: dict[str, Any]) -> dict[str, Any]:
     output = Path(request["output"])
+    checkpoint, base = (Checkpoint(Path(request[name])) for name in ("checkpoint", "model"))
     progress("dequantizing the weights")
-    model = AutoModelForCausalLM.from_pretrained(
-        request["checkpoint"],
-        dtype=torch.bfloat16,
-        quantization_config=CompressedTensorsConfig(run_compressed=False),
-        trust_remote_code=request["trust_remote_code"],
-        use_safetensors=True,
-    )
-    base = AutoModelForCausalLM.from_pretrained(
-        request["model"],
-        dtype=torch.bfloat16,
-        trust_remote_code=request["trust_remote_code"],
-        use_safetensors=True,
-    )
-    # Into the unquantized architecture: what the quantizer hung onto modules stays behind.
-    found = model.state_dict()
-    base.load_state_dict({name: found[name] for name in base.state_dict()})
-    base.save_pretrained(output)
-    scales = _kv_scales(Path(request["checkpoint"]))
+    quantized = {f"{module}.weight": module for module in checkpoint.modules}
+    # By the model's files and names: what the quantizer hung onto modules stays behind.
+    for path in base.files:
+        tensors = {}
+        for name in base.names_in(path):
+            module = quantized.get(name)
+            found = checkpoint.weight(module) if module else checkpoint.tensor(name)
+            tensors[name] = found.to(base.tensor(name).dtype)
+        save_file(tensors, output / path.name, metadata={"format": "pt"})
+    for name in ("config.json", INDEX):
+        if (base.folder / name).exists():
+            shutil.copy2(base.folder / name, output / name)
+    scales = _kv_scales(checkpoint)
     (output / "kv_scales.json").write_text(json.dumps(scales), encoding="utf-8")
     if request["activations"]:
-        _round_activations(output, request)
+        _round_activations(output, checkpoint, request)
     return {"kv_scales": len(scales)}
 
 
-def _round_activations(output: Path, request: dict[str, Any]) -> None:
+def _round_activations(output: Path, checkpoint: Checkpoint, request: dict[str, Any]) -> None:
     """Have the engine's plugin round what enters the quantized modules."""
     path = output / "config.json"
     config = json.loads(path.read_text(encoding="utf-8"))
     scales: dict[str, dict[str, float]] = {}
-    for name, tensor in _tensors(Path(request["checkpoint"])):
+    for name in checkpoint.names:
         module, _, kind = name.rpartition(".")
         if kind in ("input_scale", "input_zero_point", "input_global_scale"):
-            scales.setdefault(module, {})[kind] = tensor.float().item()
+            scales.setdefault(module, {})[kind] = checkpoint.tensor(name).float().item()
     config["quantization_config"] = {
         "quant_method": "qpipe-simulation",
         "activations": {
@@ -62,23 +57,15 @@ def _round_activations(output: Path, request: dict[str, Any]) -> None:
     path.write_text(json.dumps(config, indent=2), encoding="utf-8")
 
 
-def _kv_scales(folder: Path) -> dict[str, dict[str, float]]:
+def _kv_scales(checkpoint: Checkpoint) -> dict[str, dict[str, float]]:
     """Layer index → {"k": scale, "v": scale}; empty when the cache is not quantized."""
     scales: dict[str, dict[str, float]] = {}
-    for name, tensor in _tensors(folder):
+    for name in checkpoint.names:
         if name.endswith(("k_scale", "v_scale")):
             layer = name.split(".layers.")[1].split(".")[0]
             kind = name.rsplit(".", 1)[-1][0]
-            scales.setdefault(layer, {})[kind] = tensor.float().item()
+            scales.setdefault(layer, {})[kind] = checkpoint.tensor(name).float().item()
     return scales
-
-
-def _tensors(folder: Path) -> Iterator[tuple[str, torch.Tensor]]:
-    for path in sorted(folder.glob("*.safetensors")):
-        with safe_open(path, framework="pt") as file:
-            for name in file.keys():  # noqa: SIM118 - a safe_open handle is no mapping
-                if "scale" in name or "zero_point" in name:
-                    yield name, file.get_tensor(name)
 
 
 if __name__ == "__main__":

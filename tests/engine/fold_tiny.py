@@ -10,7 +10,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2] / "qpipe" / "workers"))
 
 import torch
-from sensitivity import _folded
+from _fold import BLOCK, fold
 from transformers import LlamaConfig, LlamaForCausalLM
 
 
@@ -45,10 +45,12 @@ def off_by(kv_heads: int) -> float:
         scale = torch.rand(upstream.weight.shape[0]) + 0.5
         upstream.weight.data /= scale[:, None]
         downstream.weight.data *= scale
-    folded = _folded(base, moved.state_dict())
+    ours, theirs = (
+        {name: each.state_dict()[f"model.layers.0.{name}.weight"] for name in BLOCK}
+        for each in (base, moved)
+    )
     return max(
-        float((weight - base.get_submodule(name).weight).abs().max().detach())
-        for name, weight in folded.items()
+        float((weight - ours[name]).abs().max()) for name, weight in fold(ours, theirs).items()
     )
 
 

@@ -11,13 +11,20 @@ from tests.engine.conftest import ENVS
 pytestmark = pytest.mark.engine
 
 
-def test_planted_faults_of_a_saved_checkpoint() -> None:
-    script = Path(__file__).with_name("verify_planted.py")
-    command = [ENVS / "quantize" / "bin" / "python", script]
+def said_by(script: str) -> dict[str, str]:
+    command = [ENVS / "quantize" / "bin" / "python", Path(__file__).with_name(script)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
-    said = json.loads(done.stdout.splitlines()[-1])
+    said: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
+    return said
+
+
+def test_planted_faults_of_a_saved_checkpoint() -> None:
+    said = said_by("verify_planted.py")
     assert said.pop("none") == ""
-    linear, attention = "model.layers.0.q_proj", "model.layers.{}.self_attn"
+    assert "MiB by the scheme's arithmetic" in said.pop("half its size")
+    linear, attention = "model.layers.0.self_attn.q_proj", "model.layers.{}.self_attn"
+    for fault in ("a corrupted weight", "scales of another"):
+        assert f"{linear} is 1." in (text := said.pop(fault)) and "of its norm away" in text
     assert said == {
         name: f"the checkpoint is unsound: {what}"
         for name, what in {
@@ -34,3 +41,10 @@ def test_planted_faults_of_a_saved_checkpoint() -> None:
             "zero kv": f"{attention.format(0)}.k_scale is 0: it was not calibrated",
         }.items()
     }
+
+
+def test_checkpoints_that_no_longer_speak() -> None:
+    said = said_by("smoke_planted.py")
+    assert said["none"] == "KL 0.000"
+    assert said["overflow"].startswith("model.layers.1.") and "NaN or infinity" in said["overflow"]
+    assert "the model is lost: KL" in said["lost"]

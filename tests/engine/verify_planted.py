@@ -13,44 +13,78 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "qpipe" / "workers"))
 
 import torch
 from _protocol import Refusal
-from _verify import verify
+from _verify import check_weights, verify
+from _weights import Checkpoint
+from compressed_tensors.compressors.base import BaseCompressor
+from compressed_tensors.compressors.format import infer_module_format
+from compressed_tensors.quantization import QuantizationScheme
 from safetensors.torch import save_file
 
-LINEAR = "model.layers.0.q_proj"
-EXPECTED = ["model.embed_tokens.weight", f"{LINEAR}.weight", "model.norm.weight"]
-SCHEME = {"weights": {"symmetric": False}, "kv_cache": {"num_bits": 8}}
+LINEAR = "model.layers.0.self_attn.q_proj"
+WEIGHTS = {
+    "num_bits": 4,
+    "type": "int",
+    "strategy": "group",
+    "group_size": 16,
+    "symmetric": False,
+}
+GROUP = {"targets": ["Linear"], "weights": WEIGHTS}
+SCHEME = {"weights": WEIGHTS, "kv_cache": {"num_bits": 8}}
 Tensors = dict[str, torch.Tensor]
 
 
-def sound() -> Tensors:
-    attention = "model.layers.{}.self_attn"
+def model() -> Tensors:
+    torch.manual_seed(0)
     return {
         "model.embed_tokens.weight": torch.ones(4, 4),
-        f"{LINEAR}.weight_packed": torch.ones(4, 1, dtype=torch.int32),
-        f"{LINEAR}.weight_scale": torch.full((4, 1), 0.5),
-        f"{LINEAR}.weight_zero_point": torch.ones(4, 1, dtype=torch.int32),
+        f"{LINEAR}.weight": torch.randn(16, 32),
         "model.norm.weight": torch.ones(4),
-        **{
-            f"{attention.format(layer)}.{kind}": torch.tensor([0.25])
-            for layer in (0, 1)
-            for kind in ("k_scale", "v_scale")
-        },
     }
+
+
+def quantized(weight: torch.Tensor) -> Tensors:
+    groups = weight.unflatten(1, (-1, 16))
+    low, high = groups.amin(-1), groups.amax(-1)
+    scale = (high - low) / 15
+    zero = (-8 - low / scale).round().clamp(-8, 7).to(torch.int8)
+    scheme = QuantizationScheme.model_validate(GROUP)
+    scheme.format = infer_module_format(torch.nn.Linear, scheme)
+    compressor = BaseCompressor.get_value_from_registry(scheme.format)
+    parts = {"weight": weight, "weight_scale": scale, "weight_zero_point": zero}
+    return {f"{LINEAR}.{name}": each for name, each in compressor.compress(parts, scheme).items()}
+
+
+def sound() -> Tensors:
+    tensors = model()
+    packed = quantized(tensors.pop(f"{LINEAR}.weight"))
+    attention = "model.layers.{}.self_attn"
+    scales = {
+        f"{attention.format(layer)}.{kind}": torch.tensor([0.25])
+        for layer in (0, 1)
+        for kind in ("k_scale", "v_scale")
+    }
+    return {**tensors, **packed, **scales}
 
 
 def said(change: Callable[[Tensors, dict[str, Any]], object]) -> str:
     tensors = sound()
     base = {"num_hidden_layers": 2, "tie_word_embeddings": True}
-    config = dict(base)
+    method = {"quant_method": "compressed-tensors", "config_groups": {"group_0": GROUP}}
+    config = {**base, "quantization_config": method}
     change(tensors, config)
+    size = config.pop("size", None)
     with tempfile.TemporaryDirectory() as root:
-        folder, model = Path(root, "checkpoint"), Path(root, "model")
-        for each, content in ((folder, config), (model, base)):
-            each.mkdir()
-            (each / "config.json").write_text(json.dumps(content))
-        save_file(tensors, folder / "model.safetensors")
+        found = []
+        for name, content, stored in (("q", config, tensors), ("model", base, model())):
+            folder = Path(root, name)
+            folder.mkdir()
+            (folder / "config.json").write_text(json.dumps(content))
+            save_file({key: each.contiguous() for key, each in stored.items()},
+                      folder / "model.safetensors")  # fmt: skip
+            found.append(Checkpoint(folder))
         try:
-            verify(folder, model, SCHEME, [LINEAR], EXPECTED)
+            verify(*found, SCHEME, [LINEAR], size)
+            check_weights(*found, [LINEAR], 4)
         except Refusal as refusal:
             return str(refusal)
     return ""
@@ -69,6 +103,9 @@ FAULTS: dict[str, Callable[[Tensors, dict[str, Any]], object]] = {
     "a layer without": lambda tensors, config: tensors.pop("model.layers.1.self_attn.k_scale"),
     "one left at 1": lambda tensors, config: tensors["model.layers.1.self_attn.v_scale"].fill_(1.0),
     "zero kv": lambda tensors, config: tensors["model.layers.0.self_attn.k_scale"].zero_(),
+    "a corrupted weight": lambda tensors, config: tensors[f"{LINEAR}.weight_packed"].random_(),
+    "scales of another": lambda tensors, config: tensors[f"{LINEAR}.weight_scale"].mul_(2),
+    "half its size": lambda tensors, config: config.update(size=1000),
 }
 
 print(json.dumps({name: said(change) for name, change in FAULTS.items()}))

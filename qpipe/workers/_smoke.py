@@ -1,0 +1,95 @@
+"""Whether a saved checkpoint still speaks, asked of the files before a server is started."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from _protocol import Refusal
+from _weights import Checkpoint
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+TEXT = (
+    "The library opens at nine. Anyone may borrow five books for three weeks; a card costs nothing."
+    " Question: how many books may a reader take home at once? Answer:"
+)
+KL_LIMIT = 3.0
+"""Nats a token to the unquantized model; beyond it is noise (log of the vocabulary is 10)."""
+NEW_TOKENS = 8
+MEND = "look at the worker's log; try more calibration rows or another scheme"
+
+
+class Revived:
+    """A checkpoint's dequantized weights in the unquantized model; activations stay unrounded."""
+
+    def __init__(
+        self, checkpoint: Checkpoint, base: Checkpoint, dtype: torch.dtype, trust: bool
+    ) -> None:
+        self._model = AutoModelForCausalLM.from_pretrained(
+            base.folder, dtype=dtype, trust_remote_code=trust, use_safetensors=True
+        ).eval()
+        self._tokenizer = AutoTokenizer.from_pretrained(base.folder, trust_remote_code=trust)
+        self._ids = self._tokenizer(TEXT, return_tensors="pt")["input_ids"]
+        self._reference = self._log_probs()
+        self._state = self._model.state_dict()
+        for module in checkpoint.modules:
+            self._state[f"{module}.weight"].copy_(checkpoint.weight(module))
+        for name, tensor in checkpoint.unquantized():
+            self._state[name].copy_(tensor)
+
+    def weight(self, module: str) -> torch.Tensor:
+        """The [output, input] weight of a module, float32."""
+        return self._state[f"{module}.weight"].float()
+
+    @torch.inference_mode()
+    def speak(self) -> dict[str, Any]:
+        """KL to the unquantized model on a short text, and a greedy continuation.
+
+        Raises:
+            Refusal: numbers that are not finite, with the first module that makes them, or a
+                distribution that has nothing to do with the model's.
+        """
+        found = self._log_probs()
+        if not torch.isfinite(found).all():
+            raise Refusal(f"{self._first_not_finite()} gives NaN or infinity", MEND)
+        kl = torch.nn.functional.kl_div(
+            found, self._reference, log_target=True, reduction="batchmean"
+        ).item()
+        if kl > KL_LIMIT:
+            message = f"the model is lost: KL {kl:.2f} to the unquantized one on a plain text"
+            raise Refusal(message, MEND)
+        answer = self._model.generate(
+            self._ids,
+            attention_mask=torch.ones_like(self._ids),
+            max_new_tokens=NEW_TOKENS,
+            do_sample=False,
+            pad_token_id=self._tokenizer.pad_token_id or 0,
+        )
+        text = self._tokenizer.decode(answer[0, self._ids.shape[1] :], skip_special_tokens=True)
+        return {"kl": kl, "answer": text}
+
+    @torch.inference_mode()
+    def _log_probs(self) -> torch.Tensor:
+        return torch.log_softmax(self._model(self._ids).logits[0].float(), dim=-1)
+
+    def _first_not_finite(self) -> str:
+        """The first module, in the order of computing, that gives what is not finite."""
+        found: list[str] = []
+
+        def look(name: str) -> Any:
+            def hook(module: Any, args: Any, output: Any) -> None:
+                given = output[0] if isinstance(output, tuple) else output
+                if torch.is_tensor(given) and not torch.isfinite(given).all():
+                    found.append(name)
+
+            return hook
+
+        hooks = [
+            module.register_forward_hook(look(name))
+            for name, module in self._model.named_modules()
+            if not list(module.children())
+        ]
+        self._model(self._ids)
+        for hook in hooks:
+            hook.remove()
+        return found[0] if found else "the head"
