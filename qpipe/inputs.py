@@ -31,7 +31,7 @@ def note_inputs(config: Config) -> None:
     root = config.workspace.root
     found = {
         "machine": identity(detect().record()),
-        "model": _model(config),
+        "model": _folder(config, config.release.model.source),
         "calibration": _contents(_calibration_files(config), root),
         # The window of whole texts is one for all variants: another context of one changes it.
         "evaluation": {
@@ -39,13 +39,18 @@ def note_inputs(config: Config) -> None:
             **_contents(_evaluation_files(config), root),
         },
     }
+    for name, variant in config.release.variants.items():
+        found[f"checkpoints/{name}"] = {
+            "source": variant.checkpoint,
+            **_folder(config, variant.checkpoint or ""),
+        }
     for name, record in found.items():
         write_json(config.workspace.out / "inputs" / f"{name}.json", record)
 
 
-def _model(config: Config) -> dict[str, Any]:
+def _folder(config: Config, source: str) -> dict[str, Any]:
     """Sizes and times: hashing gigabytes at every run costs more than a needless copy."""
-    kind, _, where = config.release.model.source.partition(":")
+    kind, _, where = source.partition(":")
     if kind != "path":
         return {"files": {}}
     folder = config.workspace.root / where

@@ -8,6 +8,7 @@ from qpipe.config import BASELINE, LONG_CONTEXT, BusinessSuite, Config, PublicSu
 from qpipe.errors import ConfigError, Fault
 from qpipe.evalset import suite_faults
 from qpipe.model import linears
+from qpipe.quantize import made_schemes
 from qpipe.schemes import preflight, quantized_kv
 from qpipe.sensitivity import source_faults
 from qpipe.serving import context_tokens
@@ -39,7 +40,7 @@ def validate(config: Config) -> None:
     if (config.workspace.model / "config.json").exists():
         try:
             modules = linears(config.workspace.model)
-            preflight(config.schemes, modules, config.release.devices)
+            preflight(made_schemes(config), modules, config.release.devices)
         except ConfigError as error:
             faults.extend(error.faults)
     if faults:
@@ -103,6 +104,11 @@ def _model(config: Config) -> Iterator[Fault]:
     kind, _, where = config.release.model.source.partition(":")
     if kind == "path" and not (config.workspace.root / where).is_dir():
         yield Fault(RELEASE, "model.source", f"{where} is no folder", "correct the path")
+    for name, variant in config.release.variants.items():
+        kind, _, where = (variant.checkpoint or "").partition(":")
+        if kind == "path" and not (config.workspace.root / where).is_dir():
+            key = f"variants.{name}.checkpoint"
+            yield Fault(RELEASE, key, f"{where} is no folder", "correct the path")
 
 
 def _context(config: Config) -> Iterator[Fault]:

@@ -154,6 +154,10 @@ def _names_that_do_not_meet(where: str, raw: dict[str, Any]) -> Iterator[Fault]:
         if isinstance(source, str) and source not in ranked:
             message = f"'{source}' has no ranking to take units from"
             yield Fault(where, f"fallback.{name}.source", message, f"add 'sensitivity.{source}'")
+        if _mapping(variants.get(str(source))).get("checkpoint"):
+            message = f"'{source}' is a ready-made checkpoint, which qpipe cannot quantize anew"
+            mend = "fall back from a variant that its scheme makes"
+            yield Fault(where, f"fallback.{name}.source", message, mend)
 
 
 def _schemes(

@@ -50,11 +50,23 @@ class ModelSource(Model):
         kind, _, rest = value.partition(":")
         if kind not in ("package", "hub", "path") or not rest:
             raise ValueError("a source is package:DIST==VERSION/FILE, hub:ORG/NAME@REV or path:DIR")
-        if kind == "hub" and not re.fullmatch(r"[\w.-]+(/[\w.-]+)?@[\w./-]+", rest):
-            raise ValueError("a hub source names its revision: hub:ORG/NAME@REVISION")
         if kind == "package" and ("==" not in rest or "/" not in rest):
             raise ValueError("a package source pins version and file: package:DIST==VERSION/FILE")
-        return value
+        return _check_revision(value)
+
+
+def _check_revision(source: str) -> str:
+    kind, _, rest = source.partition(":")
+    if kind == "hub" and not re.fullmatch(r"[\w.-]+(/[\w.-]+)?@[\w./-]+", rest):
+        raise ValueError("a hub source names its revision: hub:ORG/NAME@REVISION")
+    return source
+
+
+def _check_checkpoint(source: str) -> str:
+    kind, _, rest = source.partition(":")
+    if kind not in ("hub", "path") or not rest:
+        raise ValueError("a checkpoint is hub:ORG/NAME@REVISION or path:FOLDER")
+    return _check_revision(source)
 
 
 class CalibrationUse(Model):
@@ -148,10 +160,14 @@ class Baseline(Model):
 
 
 class Variant(Model):
-    """What is deployed: a checkpoint made by a scheme, and how it is served."""
+    """What is deployed: a checkpoint, made by a scheme or ready-made, and how it is served."""
 
     scheme: Name
     """A file ``configs/schemes/NAME.yaml``."""
+    checkpoint: Annotated[str, AfterValidator(_check_checkpoint)] | None = None
+    """``hub:ORG/NAME@REVISION`` or ``path:FOLDER`` of a checkpoint that is quantized already, in
+    the format of compressed-tensors, AutoAWQ or GPTQ, or FP8: it is judged, not made. ``scheme``
+    then says what must run: its bits, formats and granularity must be the checkpoint's."""
     serve: Serve = Serve()
     """Engine settings."""
     simulate: bool = False
@@ -308,6 +324,11 @@ class Release(Model):
         if name in self.fallback:
             return self.variants[self.fallback[name].source]
         return self.variants.get(name)
+
+    def made_by(self, scheme: str) -> list[str]:
+        """The variants whose checkpoints this scheme makes; others bring theirs."""
+        made = [name for name, entry in self.variants.items() if entry.checkpoint is None]
+        return [name for name in made if self.variants[name].scheme == scheme]
 
     @property
     def devices(self) -> dict[str, int]:

@@ -12,7 +12,7 @@ from qpipe.model._checkpoint import (
     require_unchanged,
 )
 from qpipe.model._companions import GENERATION_FILES, require_companions
-from qpipe.model._stage import make_model
+from qpipe.model._stage import Origin, fetch, make_model
 from qpipe.model._tokenizer import load_tokenizer, on_a_fixed_day
 
 __all__ = [
@@ -20,7 +20,9 @@ __all__ = [
     "TEMPLATE_FILES",
     "TOKENIZER_FILES",
     "Linear",
+    "Origin",
     "describe",
+    "fetch",
     "has_chat_template",
     "headers",
     "linears",

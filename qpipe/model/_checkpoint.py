@@ -55,11 +55,11 @@ class Linear:
     in_features: int
 
 
-def require_checkpoint(folder: Path, key: str) -> None:
-    """Check that ``folder`` can be released.
+def require_checkpoint(folder: Path, key: str, quantized: bool = False) -> None:
+    """Check that ``folder`` can be released, as a model or, ``quantized``, as a ready-made variant.
 
     Raises:
-        ConfigError: no config or one of a quantized model, no safetensors (pickle is refused) or
+        ConfigError: no config or one of the other kind, no safetensors (pickle is refused) or
             incomplete ones, weights wider than 16 bits, or no tokenizer.
     """
     faults = []
@@ -79,7 +79,7 @@ def require_checkpoint(folder: Path, key: str) -> None:
     if not any((folder / name).exists() for name in ("tokenizer.json", "tokenizer.model")):
         fault("there is no tokenizer", "save it beside: `tokenizer.save_pretrained(DIR)`")
     try:
-        for message, mend in _wrong_contents(folder):
+        for message, mend in _wrong_contents(folder, quantized):
             fault(message, mend)
     except (ValueError, KeyError) as error:
         fault(f"a file is damaged: {error}", "fetch the model again, whole")
@@ -87,11 +87,14 @@ def require_checkpoint(folder: Path, key: str) -> None:
         raise ConfigError(faults)
 
 
-def _wrong_contents(folder: Path) -> Iterator[tuple[str, str]]:
+def _wrong_contents(folder: Path, quantized: bool) -> Iterator[tuple[str, str]]:
     """What is wrong in the files that are there, each with its mend."""
     config = folder / "config.json"
     known = json.loads(config.read_text(encoding="utf-8")) if config.exists() else {}
-    if known.get("quantization_config"):
+    if quantized and not known.get("quantization_config"):
+        message = "config.json has no `quantization_config`: the checkpoint is not quantized"
+        yield message, "point it at a quantized one, or leave `checkpoint` out to make it"
+    if not quantized and known.get("quantization_config"):
         message = "config.json has `quantization_config`: the model is quantized already"
         yield message, "point the source at the unquantized model"
     missing = [path.name for path in weight_files(folder) if not path.exists()]

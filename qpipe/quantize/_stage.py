@@ -10,11 +10,20 @@ from typing import Any
 from qpipe.config import Config, Scheme
 from qpipe.envs import run_worker
 from qpipe.errors import ConfigError, Fault
-from qpipe.model import Linear, describe, linears
+from qpipe.model import Linear, describe, linears, require_companions
+from qpipe.quantize._ready import bring_checkpoint
 from qpipe.records import read_json, staged_dir, write_json
 from qpipe.schemes import preflight, quantized_modules, unit_modules
 
-__all__ = ["make_variant"]
+__all__ = ["made_schemes", "make_variant"]
+
+UNMADE: dict[str, Any] = {"restored": [], "calibration_hash": None}
+"""What the manifest of a ready-made checkpoint has in place of what making one leaves."""
+
+
+def made_schemes(config: Config) -> dict[str, Scheme]:
+    """The schemes by which checkpoints are made; ready-made ones only follow theirs."""
+    return {name: each for name, each in config.schemes.items() if config.release.made_by(name)}
 
 
 def make_variant(config: Config, variant: str, progress: Callable[[str], None]) -> dict[str, Any]:
@@ -25,6 +34,7 @@ def make_variant(config: Config, variant: str, progress: Callable[[str], None]) 
 
     Raises:
         ConfigError: no such variant, or the scheme does not fit the model.
+        InvalidMeasurement: its tokenizer, template or generation config is not the model's.
         MissingInput: the model, the calibration set or the sensitivity record is not there.
         WorkerError: quantization died.
     """
@@ -37,8 +47,21 @@ def make_variant(config: Config, variant: str, progress: Callable[[str], None]) 
     model_manifest = read_json(workspace.model / "manifest.json", "qpipe model")
     modules = linears(workspace.model)
     # All of them before the first: a night must not end at the fifth variant's typing error.
-    preflight(config.schemes, modules, release.devices)
+    preflight(made_schemes(config), modules, release.devices)
     scheme = config.schemes[source.scheme]
+    about = {
+        "variant": variant,
+        "scheme": source.scheme,
+        "scheme_hash": scheme.hash(),
+        "base_checkpoint_hash": model_manifest["checkpoint_hash"],
+    }
+    if source.checkpoint is not None:
+        with staged_dir(workspace.checkpoint(variant)) as staged:
+            brought = bring_checkpoint(config, variant, source, scheme, staged, progress)
+            manifest = {**about, **brought, **UNMADE, **describe(staged)}
+            _check_companions(config, variant, staged)
+            write_json(staged / "manifest.json", manifest)
+        return manifest
     restored = _restored(config, variant, modules)
     scheme = scheme.model_copy(update={"ignore": [*scheme.ignore, *restored]})
     rows, calibration_hash = _calibration(config, scheme)
@@ -58,19 +81,22 @@ def make_variant(config: Config, variant: str, progress: Callable[[str], None]) 
         else:
             done = _take_model(workspace.model, staged)
         manifest = {
-            "variant": variant,
-            "scheme": source.scheme,
-            "scheme_hash": config.schemes[source.scheme].hash(),
+            **about,
             "scheme_spec": scheme.model_dump(),
             "restored": restored,
             "modules": request["modules"],
-            "base_checkpoint_hash": model_manifest["checkpoint_hash"],
             "calibration_hash": calibration_hash,
             "quantize": done,
             **describe(staged),
         }
+        _check_companions(config, variant, staged)
         write_json(staged / "manifest.json", manifest)
     return manifest
+
+
+def _check_companions(config: Config, variant: str, folder: Path) -> None:
+    trust = config.release.model.trust_remote_code
+    require_companions(folder, config.workspace.model, f"qpipe quantize {variant}", trust)
 
 
 def _take_model(model: Path, folder: Path) -> dict[str, Any]:

@@ -17,6 +17,8 @@ SIZE_TOLERANCE = 0.03
 # Of rounding alone: 0.01 to 0.03 at 8 bits, 0.1 at 4; GPTQ strays further, where it costs little.
 ERROR_LIMITS = {8: 0.15, 4: 0.5}
 """Largest relative Frobenius error of a weight, by bits: beyond it something broke."""
+FOREIGN_LIMIT = 1.0
+"""The same where the model was trained on: a matrix of zeros is no further away."""
 STORED = ("weight_packed", "qweight", "weight")
 ZERO_POINTS = ("weight_zero_point", "qzeros")
 
@@ -53,18 +55,20 @@ class Weights(Protocol):
     def weight(self, module: str) -> torch.Tensor: ...
 
 
-def check_weights(found: Weights, base: Weights, modules: list[str], bits: int) -> dict[str, float]:
+def check_weights(
+    found: Weights, base: Weights, modules: list[str], limit: float
+) -> dict[str, float]:
     """Relative Frobenius error of each module's weight.
 
     Raises:
-        Refusal: weights that are further from the model's than rounding to ``bits`` takes them.
+        Refusal: weights that are further than ``limit`` from the model's.
     """
     errors = dict(_weight_errors(found, base, modules))
     _refuse(
         [
             f"{module} is {error:.2f} of its norm away from the model's weight"
             for module, error in errors.items()
-            if not error <= ERROR_LIMITS[bits]
+            if not error <= limit
         ]
     )
     return errors

@@ -13,7 +13,7 @@ import torch
 from _args import args_of
 from _protocol import Refusal, progress, run, versions
 from _smoke import Revived
-from _verify import check_weights, verify
+from _verify import ERROR_LIMITS, check_weights, verify
 from _weights import Checkpoint
 from compressed_tensors.quantization import QuantizationArgs, QuantizationScheme
 from datasets import Dataset
@@ -72,8 +72,8 @@ def work(request: dict[str, Any]) -> dict[str, Any]:
     checked = verify(checkpoint, base, scheme, request["modules"], request.get("expected_bytes"))
     revived = Revived(checkpoint, base, _compute_dtype(), request["trust_remote_code"])
     if scheme["weights"]:
-        bits = scheme["weights"]["num_bits"]
-        checked["weight_errors"] = check_weights(revived, base, request["modules"], bits)
+        limit = ERROR_LIMITS[scheme["weights"]["num_bits"]]
+        checked["weight_errors"] = check_weights(revived, base, request["modules"], limit)
     return {
         **checked,
         "smoke": revived.speak(),

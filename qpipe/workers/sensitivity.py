@@ -15,7 +15,8 @@ from typing import Any
 import torch
 from _fold import BLOCK, fold
 from _protocol import Refusal, progress, run, versions
-from transformers import AutoModelForCausalLM, CompressedTensorsConfig
+from _weights import Checkpoint
+from transformers import AutoModelForCausalLM
 
 
 @torch.inference_mode()
@@ -26,15 +27,7 @@ def work(request: dict[str, Any]) -> dict[str, Any]:
     base = AutoModelForCausalLM.from_pretrained(
         request["model"], dtype=torch.float32, trust_remote_code=trust, use_safetensors=True
     ).eval()
-    quantized = AutoModelForCausalLM.from_pretrained(
-        request["checkpoint"],
-        dtype=torch.float32,
-        quantization_config=CompressedTensorsConfig(run_compressed=False),
-        trust_remote_code=trust,
-        use_safetensors=True,
-    )
-    replacements = _folded(base, quantized.state_dict())
-    del quantized
+    replacements = _folded(base, Checkpoint(Path(request["checkpoint"])))
     progress(f"reference run over {rows.numel()} tokens")
     inputs, keywords = _block_inputs(base, rows)
     reference = _log_probs(base, inputs, keywords, 0)
@@ -113,21 +106,20 @@ def _kl(p: torch.Tensor, q: torch.Tensor) -> float:
     return float(torch.nn.functional.kl_div(q, p, log_target=True, reduction="batchmean"))
 
 
-def _folded(base: Any, found: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+def _folded(base: Any, checkpoint: Checkpoint) -> dict[str, torch.Tensor]:
     """Quantized weights of every linear module in the unquantized model's frame."""
-    missing = [name for name in BLOCK if f"model.layers.0.{name}.weight" not in found]
+    ours = base.state_dict()
+    missing = [name for name in BLOCK if f"model.layers.0.{name}.weight" not in ours]
     if missing:
         raise Refusal(
             f"the model's blocks have no {', '.join(missing)}",
             "rank a model with Llama's blocks; others are not known yet",
         )
-    ours = base.state_dict()
     weights: dict[str, torch.Tensor] = {}
     for index in range(len(base.model.layers)):
         prefix = f"model.layers.{index}."
-        mine, theirs = (
-            {name: each[f"{prefix}{name}.weight"] for name in BLOCK} for each in (ours, found)
-        )
+        mine = {name: ours[f"{prefix}{name}.weight"] for name in BLOCK}
+        theirs = {name: checkpoint.weight(f"{prefix}{name}") for name in BLOCK}
         weights |= {f"{prefix}{name}": weight for name, weight in fold(mine, theirs).items()}
     return weights
 

@@ -437,3 +437,20 @@ def test_yes_is_no_number(tmp_path: Path, changes: dict[str, Any], key: str) -> 
 def test_a_release_has_a_variant(tmp_path: Path) -> None:
     changes: dict[str, Any] = {"variants": {}, "sensitivity": {}, "fallback": {}}
     assert list(faults_of(tmp_path, **changes)) == ["variants"]
+
+
+@pytest.mark.parametrize("source", ["package:x==1/y", "hub:org/name", "ready", "path:"])
+def test_checkpoints_that_are_no_source(tmp_path: Path, source: str) -> None:
+    variants = {"v": {"scheme": "gptq-w4a16", "checkpoint": source}}
+    body = release_body(variants=variants, sensitivity={}, fallback={})
+    with pytest.raises(ConfigError) as caught:
+        load_config(write_workspace(tmp_path, body))
+    (fault,) = caught.value.faults
+    assert fault.key == "variants.v.checkpoint"
+    assert "hub:ORG/NAME@REVISION" in fault.message
+
+
+def test_a_ready_made_checkpoint_has_no_fallback(tmp_path: Path) -> None:
+    variants = {"gptq": {"scheme": "gptq-w4a16", "checkpoint": "path:ready"}}
+    with pytest.raises(ConfigError, match="'gptq' is a ready-made checkpoint"):
+        load_config(write_workspace(tmp_path, release_body(variants=variants)))

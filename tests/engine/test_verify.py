@@ -48,3 +48,13 @@ def test_checkpoints_that_no_longer_speak() -> None:
     assert said["none"] == "KL 0.000"
     assert said["overflow"].startswith("model.layers.1.") and "NaN or infinity" in said["overflow"]
     assert "the model is lost: KL" in said["lost"]
+
+
+def test_weights_of_other_tools_are_read() -> None:
+    assert said_by("read_formats.py") == {
+        "awq": 0.0,
+        "gptq": 0.0,
+        "gptq by activation order": 0.0,
+        "fp8 blocks": 0.0,
+        "fp8 channels": 0.0,
+    }

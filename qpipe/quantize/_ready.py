@@ -1,0 +1,90 @@
+"""A ready-made checkpoint: somebody else quantized it, and it is judged as it is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from qpipe.config import Config, Scheme, Variant, load_schemes
+from qpipe.envs import run_worker
+from qpipe.errors import ConfigError, Fault
+from qpipe.model import fetch, require_checkpoint
+from qpipe.schemes import Declared, declared, disagreement
+
+__all__ = ["bring_checkpoint"]
+
+
+class _Quantized:
+    """Asks that a checkpoint is what the variant's scheme says."""
+
+    def __init__(self, variant: str, scheme: Scheme, others: Mapping[str, Scheme]) -> None:
+        self.key = f"variants.{variant}.checkpoint"
+        self._scheme = scheme
+        self._others = others
+
+    def config(self, folder: Path) -> None:
+        path = folder / "config.json"
+        if not path.exists():
+            return  # `whole` says so
+        try:
+            found = declared(json.loads(path.read_text(encoding="utf-8")))
+        except ValueError as error:
+            mend = "take a checkpoint of compressed-tensors, AutoAWQ, GPTQ or FP8"
+            raise ConfigError([Fault(str(folder), self.key, str(error), mend)]) from error
+        problem = disagreement(found, self._scheme)
+        if problem is not None:
+            raise ConfigError([Fault(str(folder), self.key, problem, self._mend(found))])
+
+    def whole(self, folder: Path) -> None:
+        require_checkpoint(folder, self.key, quantized=True)
+
+    def _mend(self, found: Declared) -> str:
+        fitting = [
+            name for name, scheme in self._others.items() if disagreement(found, scheme) is None
+        ]
+        if fitting:
+            return f"name a scheme that is so: {', '.join(fitting)}"
+        return "write a scheme file that says so, and name it"
+
+
+def bring_checkpoint(
+    config: Config,
+    variant: str,
+    source: Variant,
+    scheme: Scheme,
+    staged: Path,
+    progress: Callable[[str], None],
+) -> dict[str, Any]:
+    """Fetch ``source.checkpoint`` into ``staged`` and check it; returns entries of its manifest.
+
+    Raises:
+        ConfigError: it is not what the scheme says, not whole, or pickled.
+        EnvError: it cannot be fetched, or its tensors are unsound.
+    """
+    workspace, trust = config.workspace, config.release.model.trust_remote_code
+    assert source.checkpoint is not None
+    wanted = _Quantized(variant, scheme, load_schemes(workspace))
+    origin = fetch(source.checkpoint, staged, workspace, trust, progress, wanted)
+    found = declared(json.loads((staged / "config.json").read_text(encoding="utf-8")))
+    actual = scheme.model_copy(
+        update={
+            "weights": found.weights,
+            "activations": scheme.activations if scheme.engine_activations else found.activations,
+        }
+    )
+    request = {
+        "output": str(staged),
+        "model": str(workspace.model),
+        "scheme": actual.saved().model_dump(),
+        "trust_remote_code": trust,
+    }
+    checked = run_worker("quantize", "ready", request, workspace, variant, progress)
+    return {
+        "ready_made": {"source": source.checkpoint, **asdict(origin)},
+        "scheme_spec": actual.model_dump(),
+        "modules": checked.pop("modules"),
+        "quantize": checked,
+    }

@@ -1,0 +1,106 @@
+"""What a quantized checkpoint's config.json says of itself, in the words of a scheme."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from qpipe.config import QuantArgs, Scheme
+
+__all__ = ["Declared", "declared", "disagreement"]
+
+
+@dataclass(frozen=True)
+class Declared:
+    """How the parts are quantized; ``None``: at 16 bits."""
+
+    weights: QuantArgs | None
+    activations: QuantArgs | None
+    kv_cache: QuantArgs | None
+
+
+def declared(config: Mapping[str, Any]) -> Declared:
+    """Read ``quantization_config``.
+
+    Raises:
+        ValueError: a method that qpipe does not know, or a config that it cannot read.
+    """
+    body = config.get("quantization_config") or {}
+    method = body.get("quant_method")
+    if method not in METHODS:
+        known = ", ".join(METHODS)
+        raise ValueError(f"the quantization method '{method}' is unknown; known: {known}")
+    try:
+        return METHODS[method](body)
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"its quantization_config is not one of {method}: {error}") from error
+
+
+def disagreement(found: Declared, scheme: Scheme) -> str | None:
+    """What decides the kernel and differs; group sizes and zero points are the checkpoint's own."""
+    saved = scheme.saved()
+    for part in ("weights", "activations", "kv_cache"):
+        mine, theirs = (_shown(getattr(each, part)) for each in (found, saved))
+        if mine != theirs:
+            return f"its {part.replace('_', ' ')} are {mine}, the scheme's {theirs}"
+    return None
+
+
+def _shown(args: QuantArgs | None) -> str:
+    if args is None:
+        return "16-bit"
+    when = "" if args.dynamic is False else ", scaled at run time"
+    return f"{args.num_bits}-bit {args.type}, a scale a {args.strategy}{when}"
+
+
+def _args(body: Mapping[str, Any] | None) -> QuantArgs | None:
+    """compressed-tensors' arguments, less what does not decide numbers."""
+    if body is None:
+        return None
+    known = {key: body[key] for key in QuantArgs.model_fields if body.get(key) is not None}
+    known.pop("observer", None)
+    if "scale_dtype" in known:
+        known["scale_dtype"] = str(known["scale_dtype"]).removeprefix("torch.")
+        if known["scale_dtype"] not in ("float8_e4m3fn", "uint8"):
+            del known["scale_dtype"]
+    if known.get("strategy") not in ("group", "tensor_group"):
+        known.pop("group_size", None)
+    return QuantArgs.model_validate(known)
+
+
+def _compressed_tensors(body: Mapping[str, Any]) -> Declared:
+    groups = [
+        (_args(group.get("weights")), _args(group.get("input_activations")))
+        for group in body["config_groups"].values()
+    ]
+    if any(group != groups[0] for group in groups):
+        raise ValueError("its modules are quantized in several ways, which no scheme can say")
+    weights, activations = groups[0] if groups else (None, None)
+    return Declared(weights, activations, _args(body.get("kv_cache_scheme")))
+
+
+def _integers(body: Mapping[str, Any], symmetric: bool) -> Declared:
+    size = body["group_size"]
+    grouped = {"strategy": "group", "group_size": size} if size > 0 else {"strategy": "channel"}
+    body = {"num_bits": body["bits"], "type": "int", "symmetric": symmetric, **grouped}
+    return Declared(_args(body), None, None)
+
+
+def _fp8(body: Mapping[str, Any]) -> Declared:
+    block = body.get("weight_block_size")
+    shape = {"strategy": "block", "block_structure": block} if block else {"strategy": "tensor"}
+    dynamic = body["activation_scheme"] == "dynamic"
+    rounding: dict[str, Any] = {"strategy": "tensor"}
+    if block:
+        rounding = {"strategy": "group", "group_size": block[1]}
+    float8 = {"num_bits": 8, "type": "float"}
+    return Declared(_args(float8 | shape), _args({**float8, **rounding, "dynamic": dynamic}), None)
+
+
+METHODS: dict[str, Callable[[Mapping[str, Any]], Declared]] = {
+    "compressed-tensors": _compressed_tensors,
+    "awq": lambda body: _integers(body, not body["zero_point"]),
+    "gptq": lambda body: _integers(body, body["sym"]),
+    "fp8": _fp8,
+}

@@ -1,0 +1,134 @@
+"""Checkpoints that somebody else quantized."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qpipe.config import Config
+from qpipe.errors import ConfigError
+from qpipe.paths import Workspace
+from qpipe.quantize import _ready, make_variant
+from tests.schemes.test_declared import AWQ, GPTQ, INT8, compressed, method
+from tests.workspace_fixture import REPO, silent, small_config, write_checkpoint, write_model
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """Requests that a stand-in for the worker got."""
+    requests: list[dict[str, Any]] = []
+
+    def worker(env: str, name: str, request: dict[str, Any], *_: Any) -> dict[str, Any]:
+        requests.append({"worker": name, **request})
+        return {"modules": ["model.layers.0.mlp.down_proj"], "seconds": 0.0}
+
+    monkeypatch.setattr(_ready, "run_worker", worker)
+    return requests
+
+
+def checkpoint(workspace: Workspace, config: dict[str, Any]) -> Path:
+    folder = write_checkpoint(workspace.root / "ready")
+    body = {"num_hidden_layers": 1, **config}
+    (folder / "config.json").write_text(json.dumps(body))
+    return folder
+
+
+def config(workspace: Workspace, scheme: str = "awq-w4a16") -> Config:
+    write_model(workspace)
+    variants = {"mine": {"scheme": scheme, "checkpoint": "path:ready"}}
+    return small_config(workspace, variants=variants, sensitivity={}, fallback={})
+
+
+def test_it_is_taken_as_it_is(workspace: Workspace, asked: list[dict[str, Any]]) -> None:
+    checkpoint(workspace, AWQ)
+    manifest = make_variant(config(workspace), "mine", silent)
+    assert [request["worker"] for request in asked] == ["ready"]
+    assert manifest["modules"] == ["model.layers.0.mlp.down_proj"]
+    assert manifest["ready_made"]["source"] == "path:ready"
+    assert manifest["calibration_hash"] is None and manifest["restored"] == []
+    # The scheme is what runs; the group size is the checkpoint's own.
+    assert manifest["scheme_spec"]["weights"]["group_size"] == 64
+    assert (workspace.checkpoint("mine") / "model.safetensors").exists()
+
+
+def test_another_scheme_is_named(workspace: Workspace, asked: list[dict[str, Any]]) -> None:
+    checkpoint(workspace, AWQ)
+    shutil.copytree(REPO / "configs" / "schemes", workspace.root / "configs" / "schemes")
+    with pytest.raises(ConfigError) as caught:
+        make_variant(config(workspace, "fp8-block"), "mine", silent)
+    (fault,) = caught.value.faults
+    assert fault.key == "variants.mine.checkpoint"
+    assert "its weights are 4-bit int" in fault.message and "awq-w4a16" in fault.mend
+    assert asked == [] and not workspace.checkpoint("mine").exists()
+
+
+def test_a_scheme_that_nobody_wrote(workspace: Workspace, asked: list[dict[str, Any]]) -> None:
+    checkpoint(workspace, compressed({"weights": {**INT8, "strategy": "tensor"}}))
+    with pytest.raises(ConfigError, match="write a scheme file that says so"):
+        make_variant(config(workspace), "mine", silent)
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [(method("aqlm"), "'aqlm' is unknown"), ({}, "'None' is unknown")],
+)
+def test_method_that_nobody_knows(
+    workspace: Workspace, asked: list[dict[str, Any]], body: dict[str, Any], said: str
+) -> None:
+    checkpoint(workspace, body)
+    with pytest.raises(ConfigError, match=said):
+        make_variant(config(workspace), "mine", silent)
+    assert asked == []
+
+
+def test_a_missing_shard(workspace: Workspace, asked: list[dict[str, Any]]) -> None:
+    folder = checkpoint(workspace, GPTQ)
+    index = {"weight_map": {"a": "model-00001-of-00002.safetensors"}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.raises(ConfigError, match=r"model-00001-of-00002\.safetensors, which is not there"):
+        make_variant(config(workspace), "mine", silent)
+    assert asked == []
+
+
+def test_a_pickle(workspace: Workspace, asked: list[dict[str, Any]]) -> None:
+    folder = checkpoint(workspace, GPTQ)
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    with pytest.raises(ConfigError, match="only pickle weights"):
+        make_variant(config(workspace), "mine", silent)
+    assert asked == []
+
+
+def test_it_is_looked_at_before_gigabytes_are_fetched(
+    workspace: Workspace, asked: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import huggingface_hub
+
+    folder, fetched = checkpoint(workspace, method("aqlm")), []
+
+    def snapshot(repo: str, **settings: Any) -> str:
+        fetched.append(settings["allow_patterns"])
+        return str(folder)
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot)
+    write_model(workspace)
+    variants = {"mine": {"scheme": "awq-w4a16", "checkpoint": "hub:org/name@abc"}}
+    found = small_config(workspace, variants=variants, sensitivity={}, fallback={})
+    with pytest.raises(ConfigError, match="'aqlm' is unknown"):
+        make_variant(found, "mine", silent)
+    assert fetched == [["config.json"]]
+
+
+def test_its_schemes_group_size_need_not_fit_the_model(
+    workspace: Workspace, asked: list[dict[str, Any]]
+) -> None:
+    checkpoint(workspace, AWQ)
+    found = config(workspace)
+    weights = found.schemes["awq-w4a16"].weights
+    assert weights is not None
+    odd = weights.model_copy(update={"group_size": 1000})
+    found.schemes["awq-w4a16"] = found.schemes["awq-w4a16"].model_copy(update={"weights": odd})  # type: ignore[index]
+    make_variant(found, "mine", silent)
