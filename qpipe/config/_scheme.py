@@ -91,7 +91,8 @@ class Scheme(Model):
 
     title: str
     """One line for tables."""
-    backend: Literal["llm-compressor"] = "llm-compressor"
+    backend: Literal["llm-compressor", "autoawq"] = "llm-compressor"
+    """The tool that quantizes; AutoAWQ has an environment and a format of its own."""
     steps: list[Step]
     """Empty where the engine alone quantizes; the checkpoint is then the model's."""
     weights: QuantArgs | None = None
@@ -149,7 +150,9 @@ def _misfits(scheme: Scheme) -> Iterator[str]:
     weights, activations, kv = scheme.weights, scheme.activations, scheme.kv_cache
     methods: list[str] = [step.method for step in scheme.steps]
     saved = scheme.saved()
-    if saved.weights or saved.activations or saved.kv_cache:
+    if scheme.backend == "autoawq":
+        yield from _autoawq_misfits(scheme, methods)
+    elif saved.weights or saved.activations or saved.kv_cache:
         if not methods:
             yield "`steps` is empty: who quantizes?"
         elif methods[-1] not in ("gptq", "rtn"):
@@ -190,6 +193,16 @@ def _misfits(scheme: Scheme) -> Iterator[str]:
             yield f"`arithmetic.{part}` is {declared} and the scheme's {part} say otherwise"
         elif args is not None and not declared.endswith(str(args.num_bits)):
             yield f"`arithmetic.{part}` is {declared} and the scheme's {part} {args.num_bits} bits"
+
+
+def _autoawq_misfits(scheme: Scheme, methods: list[str]) -> Iterator[str]:
+    weights = scheme.weights
+    if methods != ["awq"]:
+        yield "AutoAWQ takes one step, awq"
+    if weights is None or (weights.num_bits, weights.type, weights.strategy) != (4, "int", "group"):
+        yield "AutoAWQ makes 4-bit integer weights in groups"
+    if scheme.activations or (scheme.kv_cache and scheme.kv_cache_dtype is None):
+        yield "AutoAWQ quantizes weights only"
 
 
 def _weight_misfits(weights: QuantArgs, methods: list[str]) -> Iterator[str]:

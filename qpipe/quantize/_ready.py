@@ -14,7 +14,7 @@ from qpipe.errors import ConfigError, Fault
 from qpipe.model import fetch, require_checkpoint
 from qpipe.schemes import Declared, declared, disagreement
 
-__all__ = ["bring_checkpoint"]
+__all__ = ["bring_checkpoint", "check_checkpoint"]
 
 
 class _Quantized:
@@ -75,16 +75,33 @@ def bring_checkpoint(
             "activations": scheme.activations if scheme.engine_activations else found.activations,
         }
     )
-    request = {
-        "output": str(staged),
-        "model": str(workspace.model),
-        "scheme": actual.saved().model_dump(),
-        "trust_remote_code": trust,
-    }
-    checked = run_worker("quantize", "ready", request, workspace, variant, progress)
+    checked = check_checkpoint(config, variant, actual, staged, progress, may_be_trained=True)
     return {
         "ready_made": {"source": source.checkpoint, **asdict(origin)},
         "scheme_spec": actual.model_dump(),
         "modules": checked.pop("modules"),
         "quantize": checked,
     }
+
+
+def check_checkpoint(
+    config: Config,
+    variant: str,
+    scheme: Scheme,
+    folder: Path,
+    progress: Callable[[str], None],
+    may_be_trained: bool,
+) -> dict[str, Any]:
+    """What there is to tell of a checkpoint that llm-compressor did not make, with its `modules`.
+
+    Raises:
+        EnvError: its tensors are unsound, or it no longer speaks.
+    """
+    request = {
+        "output": str(folder),
+        "model": str(config.workspace.model),
+        "scheme": scheme.saved().model_dump(),
+        "may_be_trained": may_be_trained,
+        "trust_remote_code": config.release.model.trust_remote_code,
+    }
+    return run_worker("quantize", "check", request, config.workspace, variant, progress)

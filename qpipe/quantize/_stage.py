@@ -11,7 +11,7 @@ from qpipe.config import Config, Scheme
 from qpipe.envs import run_worker
 from qpipe.errors import ConfigError, Fault
 from qpipe.model import Linear, describe, linears, require_companions
-from qpipe.quantize._ready import bring_checkpoint
+from qpipe.quantize._ready import bring_checkpoint, check_checkpoint
 from qpipe.records import read_json, staged_dir, write_json
 from qpipe.schemes import preflight, quantized_modules, unit_modules
 
@@ -65,7 +65,7 @@ def make_variant(config: Config, variant: str, progress: Callable[[str], None]) 
     restored = _restored(config, variant, modules)
     scheme = scheme.model_copy(update={"ignore": [*scheme.ignore, *restored]})
     rows, calibration_hash = _calibration(config, scheme)
-    request = {
+    request: dict[str, Any] = {
         "model": str(workspace.model),
         "scheme": scheme.saved().model_dump(),
         "modules": [module.name for module in quantized_modules(scheme, modules)],
@@ -76,10 +76,18 @@ def make_variant(config: Config, variant: str, progress: Callable[[str], None]) 
     }
     with staged_dir(workspace.checkpoint(variant)) as staged:
         request["output"] = str(staged)
-        if scheme.steps:
-            done = run_worker("quantize", "quantize", request, workspace, variant, progress)
-        else:
+        if not scheme.steps:
             done = _take_model(workspace.model, staged)
+        elif scheme.backend == "autoawq":
+            left = [each.name for each in modules if each.name not in request["modules"]]
+            request["unquantized"] = left or None
+            done = run_worker("autoawq", "autoawq", request, workspace, variant, progress)
+            done |= check_checkpoint(
+                config, variant, scheme, staged, progress, may_be_trained=False
+            )
+            request["modules"] = done.pop("modules")
+        else:
+            done = run_worker("quantize", "quantize", request, workspace, variant, progress)
         manifest = {
             **about,
             "scheme_spec": scheme.model_dump(),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import resource
 import sys
 from collections.abc import Callable
 from importlib import metadata
@@ -43,6 +44,26 @@ def run(work: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
     sys.stdout.flush()
     # Skips destructors of loaded engines, which have been seen to hang at exit.
     os._exit(code)
+
+
+def rows_of(request: dict[str, Any]) -> list[list[int]]:
+    """Token ids of the calibration rows that the scheme takes."""
+    if not request["calibration"]:
+        return []
+    with Path(request["calibration"]).open(encoding="utf-8") as file:
+        rows = [json.loads(line)["input_ids"] for line in file]
+    return rows[: request["samples"]] if request["samples"] else rows
+
+
+def peak_memory_gib() -> dict[str, float]:
+    """Most memory so far: resident in this process, and allocated on the devices together."""
+    import torch
+
+    peak = {"host": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20}
+    if torch.cuda.is_available():
+        devices = range(torch.cuda.device_count())
+        peak["device"] = sum(map(torch.cuda.max_memory_allocated, devices)) / 2**30
+    return {kind: round(gib, 3) for kind, gib in peak.items()}
 
 
 def versions(*names: str) -> dict[str, str]:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import importlib
-import json
-import resource
 import time
 from pathlib import Path
 from typing import Any
 
 import torch
 from _args import args_of
-from _protocol import Refusal, progress, run, versions
+from _protocol import Refusal, peak_memory_gib, progress, rows_of, run, versions
 from _smoke import Revived
 from _verify import ERROR_LIMITS, check_weights, verify
 from _weights import Checkpoint
@@ -46,7 +44,7 @@ def work(request: dict[str, Any]) -> dict[str, Any]:
     tokenizer = AutoTokenizer.from_pretrained(
         request["model"], trust_remote_code=request["trust_remote_code"]
     )
-    rows = _rows(request)
+    rows = rows_of(request)
     started = time.monotonic()
     progress(f"{' + '.join(step['method'] for step in scheme['steps'])} over {len(rows)} rows")
     calibration: dict[str, Any] = {}
@@ -66,7 +64,7 @@ def work(request: dict[str, Any]) -> dict[str, Any]:
     model.save_pretrained(request["output"], save_compressed=True)
     tokenizer.save_pretrained(request["output"])
     del model
-    peak = _peak_memory_gib()
+    peak = peak_memory_gib()
     progress("checking the checkpoint")
     checkpoint, base = (Checkpoint(Path(request[name])) for name in ("output", "model"))
     checked = verify(checkpoint, base, scheme, request["modules"], request.get("expected_bytes"))
@@ -113,23 +111,6 @@ def _recipe(scheme: dict[str, Any]) -> list[Any]:
 
 def _args(spec: dict[str, Any] | None) -> QuantizationArgs | None:
     return None if spec is None else args_of(spec)
-
-
-def _rows(request: dict[str, Any]) -> list[list[int]]:
-    if not request["calibration"]:
-        return []
-    with Path(request["calibration"]).open(encoding="utf-8") as file:
-        rows = [json.loads(line)["input_ids"] for line in file]
-    return rows[: request["samples"]] if request["samples"] else rows
-
-
-def _peak_memory_gib() -> dict[str, float]:
-    """Most memory so far: resident in this process, and allocated on the devices together."""
-    peak = {"host": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20}
-    if torch.cuda.is_available():
-        devices = range(torch.cuda.device_count())
-        peak["device"] = sum(map(torch.cuda.max_memory_allocated, devices)) / 2**30
-    return {kind: round(gib, 3) for kind, gib in peak.items()}
 
 
 def _compute_dtype() -> torch.dtype:

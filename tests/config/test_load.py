@@ -350,6 +350,15 @@ def steps(*methods: str) -> dict[str, Any]:
             {"weights": None, "kv_cache": FP8_KV, "kv_cache_dtype": "fp8"},
             "`steps` must be empty",
         ),
+        ({"backend": "autoawq"}, "AutoAWQ takes one step, awq"),
+        (
+            {"backend": "autoawq", **steps("awq"), "activations": INT8},
+            "AutoAWQ quantizes weights only",
+        ),
+        (
+            {"backend": "autoawq", **steps("awq"), "weights": {**INT8, "strategy": "channel"}},
+            "4-bit integer weights in groups",
+        ),
         ({"weights": {**INT4, "num_bits": 8}}, "`arithmetic.weights` is int4"),
         ({"kv_cache": FP8_KV}, "`arithmetic.kv` is bf16"),
     ],

@@ -46,7 +46,7 @@ def config(workspace: Workspace, scheme: str = "awq-w4a16") -> Config:
 def test_it_is_taken_as_it_is(workspace: Workspace, asked: list[dict[str, Any]]) -> None:
     checkpoint(workspace, AWQ)
     manifest = make_variant(config(workspace), "mine", silent)
-    assert [request["worker"] for request in asked] == ["ready"]
+    assert [request["worker"] for request in asked] == ["check"]
     assert manifest["modules"] == ["model.layers.0.mlp.down_proj"]
     assert manifest["ready_made"]["source"] == "path:ready"
     assert manifest["calibration_hash"] is None and manifest["restored"] == []

@@ -121,7 +121,7 @@ TABLE = {
     },
 }
 # The same arithmetic, found by a shorter search or by rounding.
-TABLE["awq-w4a16-brief"] = TABLE["awq-w4a16"]
+TABLE["awq-w4a16-brief"] = TABLE["autoawq-w4a16"] = TABLE["awq-w4a16"]
 TABLE["smoothquant-w8a8-rtn"] = TABLE["int8-w8a8"] = TABLE["smoothquant-w8a8"]
 TABLE["rtn-w4a16"] = TABLE["gptq-w4a16"]
 TABLE["gptq-w8a16"] = TABLE["rtn-w8a16"]
