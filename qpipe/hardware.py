@@ -34,6 +34,8 @@ class Gpu:
     """``None`` where the driver cannot read the device, which then runs nothing."""
     used_mib: int | None
     """Device memory in use, by all processes."""
+    total_mib: int | None = None
+    """Device memory there is."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +129,7 @@ def visible_gpus() -> list[Gpu]:
     if names == [] or shutil.which("nvidia-smi") is None:
         return []
     # The name comes last: it may have commas.
-    fields = "index,uuid,compute_cap,memory.used,name"
+    fields = "index,uuid,compute_cap,memory.used,memory.total,name"
     query = ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader,nounits"]
     answer = subprocess.run(query, capture_output=True, text=True, check=False)
     said = f"{answer.stdout}{answer.stderr}".strip()
@@ -135,7 +137,7 @@ def visible_gpus() -> list[Gpu]:
         return []
     if answer.returncode != 0:
         raise _unreadable(said or f"exit code {answer.returncode}")
-    found = [_gpu(row) for row in answer.stdout.splitlines() if row.count(",") >= 4]
+    found = [_gpu(row) for row in answer.stdout.splitlines() if row.count(",") >= 5]
     return found if names is None else [_named(name, found) for name in names]
 
 
@@ -173,7 +175,7 @@ def _cards_of_parts() -> dict[str, str]:
 
 
 def _gpu(row: str) -> Gpu:
-    index, uuid, capability, used, name = (part.strip() for part in row.split(",", 4))
+    index, uuid, capability, used, total, name = (part.strip() for part in row.split(",", 5))
     return Gpu(
         index=index,
         uuid=uuid,
@@ -181,6 +183,7 @@ def _gpu(row: str) -> Gpu:
         # `[N/A]` where the driver cannot tell.
         capability=float(capability) if re.fullmatch(r"\d+\.\d+", capability) else None,
         used_mib=int(used) if used.isdigit() else None,
+        total_mib=int(total) if total.isdigit() else None,
     )
 
 

@@ -36,13 +36,13 @@ def test_cpuinfo(monkeypatch: pytest.MonkeyPatch) -> None:
     assert hardware._cpu_flags() == {"fpu", "avx2", "amx_tile"}
 
 
-H100_ROW = "0, GPU-aa11, 9.0, 1024, NVIDIA H100, SXM\n"
-A100_ROW = "1, GPU-ab22, 8.0, 512, NVIDIA A100\n"
+H100_ROW = "0, GPU-aa11, 9.0, 1024, 81559, NVIDIA H100, SXM\n"
+A100_ROW = "1, GPU-ab22, 8.0, 512, 40960, NVIDIA A100\n"
 LISTING = """GPU 0: NVIDIA H100 (UUID: GPU-aa11)
 GPU 1: NVIDIA A100 (UUID: GPU-ab22)
   MIG 1g.10gb     Device  0: (UUID: MIG-7e)
 """
-DARK_ROW = "2, GPU-cc33, [N/A], [N/A], NVIDIA Graphics Device\n"
+DARK_ROW = "2, GPU-cc33, [N/A], [N/A], [N/A], NVIDIA Graphics Device\n"
 
 
 @pytest.fixture
@@ -75,9 +75,10 @@ def test_gpus(smi: Any, said: str, wanted: tuple[tuple[str, ...], float | None])
     assert (detect().gpus, detect().cuda_capability) == wanted
 
 
-def test_memory_in_use(smi: Any) -> None:
+def test_device_memory(smi: Any) -> None:
     smi(H100_ROW + DARK_ROW)
-    assert [gpu.used_mib for gpu in visible_gpus()] == [1024, None]
+    found = [(gpu.used_mib, gpu.total_mib) for gpu in visible_gpus()]
+    assert found == [(1024, 81559), (None, None)]
 
 
 @pytest.mark.parametrize("code", [0, 6])

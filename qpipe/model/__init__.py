@@ -1,5 +1,6 @@
 """The unquantized model: from its source to a BF16 checkpoint with a manifest."""
 
+from qpipe.model._architecture import Architecture, architecture
 from qpipe.model._checkpoint import (
     TEMPLATE_FILES,
     TOKENIZER_FILES,
@@ -19,8 +20,10 @@ __all__ = [
     "GENERATION_FILES",
     "TEMPLATE_FILES",
     "TOKENIZER_FILES",
+    "Architecture",
     "Linear",
     "Origin",
+    "architecture",
     "describe",
     "fetch",
     "has_chat_template",
