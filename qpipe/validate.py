@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from qpipe.config import BASELINE, LONG_CONTEXT, BusinessSuite, Config, PublicSuite, Release
 from qpipe.errors import ConfigError, Fault
 from qpipe.evalset import suite_faults
-from qpipe.model import linears
-from qpipe.quantize import made_schemes
+from qpipe.model import architecture
 from qpipe.schemes import preflight, quantized_kv
 from qpipe.sensitivity import source_faults
 from qpipe.serving import context_tokens
@@ -39,8 +38,8 @@ def validate(config: Config) -> None:
     faults += [*suite_faults(config, business), *_readers(config)]
     if (config.workspace.model / "config.json").exists():
         try:
-            modules = linears(config.workspace.model)
-            preflight(made_schemes(config), modules, config.release.devices)
+            shapes = architecture(config.workspace.model)
+            preflight(config.made_schemes, shapes.linears, config.release.devices, shapes)
         except ConfigError as error:
             faults.extend(error.faults)
     if faults:

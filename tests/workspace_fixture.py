@@ -15,6 +15,7 @@ from qpipe.config import Config, Release, load_yaml
 from qpipe.config import Scheme as SchemeFile
 from qpipe.envs._sync import MARK, described
 from qpipe.hardware import Hardware
+from qpipe.model import Architecture, Linear
 from qpipe.paths import Workspace
 from qpipe.records import hash_file, write_json
 
@@ -102,6 +103,14 @@ SHAPES = {
     "model.layers.0.input_layernorm.weight": (128,),
     "lm_head.weight": (32, 128),
 }
+
+
+def architecture_of(linears: dict[str, tuple[int, int]], **sizes: Any) -> Architecture:
+    """A model of linear modules and an embedding of 1,024 rows."""
+    tensors: dict[str, tuple[int, ...]] = {f"{name}.weight": s for name, s in linears.items()}
+    tensors["model.embed_tokens.weight"] = (1024, sizes["hidden"])
+    modules = tuple(Linear(name, *shape) for name, shape in sorted(linears.items()))
+    return Architecture(tensors, modules, **sizes)
 
 
 def write_checkpoint(folder: Path, shapes: dict[str, tuple[int, ...]] = SHAPES) -> Path:

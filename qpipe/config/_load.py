@@ -46,6 +46,11 @@ class Config:
     suites: Mapping[str, Suite]
     suite_files: Mapping[str, Path]
 
+    @property
+    def made_schemes(self) -> dict[str, Scheme]:
+        """The schemes by which checkpoints are made; ready-made ones only follow theirs."""
+        return {name: each for name, each in self.schemes.items() if self.release.made_by(name)}
+
     def scheme_of(self, variant: str) -> Scheme | None:
         """The scheme that made a variant's checkpoint; ``None`` for the baseline.
 

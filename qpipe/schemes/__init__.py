@@ -3,19 +3,26 @@
 from qpipe.schemes._declared import Declared, declared, disagreement
 from qpipe.schemes._mode import WIDE, Mode, mode_of, quantized_kv, variant_mode
 from qpipe.schemes._preflight import preflight, quantized_modules
+from qpipe.schemes._size import WIDE_BYTES, checkpoint_bytes
 from qpipe.schemes._units import unit_modules, units_of
+from qpipe.schemes._work import Work, needs_rows, work_of
 
 __all__ = [
     "WIDE",
+    "WIDE_BYTES",
     "Declared",
     "Mode",
+    "Work",
+    "checkpoint_bytes",
     "declared",
     "disagreement",
     "mode_of",
+    "needs_rows",
     "preflight",
     "quantized_kv",
     "quantized_modules",
     "unit_modules",
     "units_of",
     "variant_mode",
+    "work_of",
 ]

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from qpipe.config import QuantArgs, Scheme
+from qpipe.config import Scheme
 from qpipe.errors import ConfigError, Fault
-from qpipe.model import Linear
+from qpipe.model import Architecture, Linear
+from qpipe.schemes._split import head_faults, misfits
+from qpipe.schemes._units import units_of
 
 __all__ = ["preflight", "quantized_modules"]
-
-# Tensor parallelism gives each device a part of these modules' inputs, and of others' outputs.
-SPLIT_BY_INPUTS = ("o_proj", "down_proj")
 
 
 def quantized_modules(scheme: Scheme, modules: Iterable[Linear]) -> list[Linear]:
@@ -26,61 +25,73 @@ def preflight(
     schemes: Mapping[str, Scheme],
     modules: Collection[Linear],
     devices: Mapping[str, int] | None = None,
+    architecture: Architecture | None = None,
 ) -> None:
     """Check each scheme, by name, on every linear module that it quantizes.
 
     ``devices`` says how many a scheme's variants are spread over, where that is more than one.
+    Heads, and names on ignore lists, are checked where the ``architecture`` is known.
 
     Raises:
-        ConfigError: with each distinct size that a group or block of any scheme does not divide,
-            and each scheme of weights that quantizes nothing.
+        ConfigError: with each distinct size that a group, block, packed integer or device of any
+            scheme does not divide, each fused unit that is ignored in part, each ignored name that
+            the model lacks, and each scheme of weights that quantizes nothing.
     """
-    faults: dict[tuple[str, str, int], Fault] = {}
+    faults: dict[tuple[object, ...], Fault] = {}
     for name, scheme in sorted(schemes.items()):
-        if scheme.weights is not None:
-            quantized = quantized_modules(scheme, modules)
-            if not quantized:
-                message = "no linear module of this model is quantized"
-                mend = "ignore less; qpipe knows modules named *_proj inside the blocks"
-                fault = Fault(f"configs/schemes/{name}.yaml", "ignore", message, mend)
-                faults[fault.file, fault.key, 0] = fault
-            for module in quantized:
-                for size, fault in _misfits(
-                    name, scheme.weights, module, (devices or {}).get(name, 1)
-                ):
-                    faults.setdefault((fault.file, fault.key, size), fault)
+        spread = (devices or {}).get(name, 1)
+        if architecture is not None:
+            for fault in head_faults(architecture, spread):
+                faults.setdefault((fault.key, fault.message), fault)
+        if scheme.weights is None:
+            continue
+        file = f"configs/schemes/{name}.yaml"
+        quantized = quantized_modules(scheme, modules)
+        if not quantized:
+            message = "no linear module of this model is quantized"
+            mend = "ignore less; qpipe knows modules named *_proj inside the blocks"
+            faults[file, "ignore"] = Fault(file, "ignore", message, mend)
+            continue
+        for module in quantized:
+            for size, fault in misfits(file, scheme, module, spread, architecture):
+                faults.setdefault((file, fault.key, size), fault)
+        known = [] if architecture is None else [*(m.name for m in modules), *architecture.modules]
+        for message, mend in [*_torn(scheme.ignore, modules), *_unknown(scheme.ignore, known)]:
+            faults[file, message] = Fault(file, "ignore", message, mend)
     if faults:
         raise ConfigError(faults.values())
 
 
-def _misfits(
-    name: str, args: QuantArgs, module: Linear, devices: int
-) -> Iterable[tuple[int, Fault]]:
-    """Sizes of ``module`` that a group or a block does not divide."""
+def _torn(ignore: Sequence[str], modules: Iterable[Linear]) -> Iterator[tuple[str, str]]:
+    """Units with some modules ignored: the engine refuses a fused matrix of two precisions.
 
-    def fault(key: str, part: int, size: int, side: str, unit: str) -> tuple[int, Fault]:
-        message = f"{part} does not divide {size} {side} ({module.name})"
-        mend = f"take {_near(size, part)}{unit}, or ignore the module"
-        return size, Fault(f"configs/schemes/{name}.yaml", f"weights.{key}", message, mend)
+    Units that differ only in the layer are told once.
+    """
+    torn: dict[tuple[str, ...], list[str]] = {}
+    for unit, members in units_of(module.name for module in modules).items():
+        left = [member for member in members if _ignored(member, ignore)]
+        if 0 < len(left) < len(members):
+            parts, rest = (
+                sorted({member.removeprefix(f"{_parent(unit)}.") for member in some})
+                for some in (left, set(members) - set(left))
+            )
+            kind = (re.sub(r"[0-9]+", "N", unit), ", ".join(parts), ", ".join(rest))
+            torn.setdefault(kind, []).append(unit)
+    for (_, parts_named, rest_named), units in torn.items():
+        more = f" and {len(units) - 1} more" if len(units) > 1 else ""
+        message = f"of {units[0]}{more}, which the engine fuses, only {parts_named} is ignored"
+        yield message, f"ignore {rest_named} too, or no part of it"
 
-    if args.group_size and module.in_features % args.group_size:
-        yield fault("group_size", args.group_size, module.in_features, "inputs", "")
-    elif args.group_size and module.name.endswith(SPLIT_BY_INPUTS):
-        inputs = module.in_features // devices
-        if inputs % args.group_size:
-            side = f"inputs on each of {devices} devices"
-            yield fault("group_size", args.group_size, inputs, side, "")
-    if args.block_structure and module.out_features % args.block_structure[0]:
-        rows = args.block_structure[0]
-        yield fault("block_structure", rows, module.out_features, "outputs", " rows")
+
+def _unknown(ignore: Iterable[str], known: Collection[str]) -> Iterator[tuple[str, str]]:
+    for pattern in ignore if known else ():
+        if not any(_ignored(name, [pattern]) for name in known):
+            message = f"'{pattern}' matches no module of this model"
+            yield message, "correct or remove it; `re:` starts a regular expression"
 
 
-def _near(size: int, wanted: int) -> int:
-    """The largest power of two up to ``wanted`` that divides ``size``."""
-    candidate = 1
-    while candidate * 2 <= wanted and size % (candidate * 2) == 0:
-        candidate *= 2
-    return candidate
+def _parent(module: str) -> str:
+    return module.rpartition(".")[0]
 
 
 def _ignored(module: str, patterns: Iterable[str]) -> bool:

@@ -3,11 +3,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from qpipe.config import Scheme
 from qpipe.errors import ConfigError, Fault
 from qpipe.model import Linear
 from qpipe.schemes import preflight
+from qpipe.schemes._split import head_faults
+from tests.smollm2 import SMOLLM2
+from tests.workspace_fixture import architecture_of, checked_in_scheme
 
 # Shapes of SmolLM2-135M.
 MODULES = [
@@ -101,3 +106,113 @@ def test_groups_of_each_devices_part(devices: int, fits: bool) -> None:
         "64 does not divide 96 inputs on each of 16 devices (model.layers.0.mlp.down_proj)"
     )
     assert fault.mend == "take 32, or ignore the module"
+
+
+def faults_of_model(tested: Scheme, devices: int = 1) -> list[Fault]:
+    try:
+        preflight({"mine": tested}, SMOLLM2.linears, {"mine": devices}, SMOLLM2)
+    except ConfigError as error:
+        return list(error.faults)
+    return []
+
+
+def test_part_of_a_fused_unit_is_told_once() -> None:
+    (fault,) = faults_of_model(scheme(["lm_head", "q_proj"], strategy="channel"))
+    assert (fault.file, fault.key) == ("configs/schemes/mine.yaml", "ignore")
+    assert fault.message == (
+        "of model.layers.0.self_attn.qkv_proj and 29 more, which the engine fuses, only q_proj is ignored"
+    )
+    assert fault.mend == "ignore k_proj, v_proj too, or no part of it"
+
+
+@pytest.mark.parametrize(
+    "ignore",
+    [
+        ["re:.*(q|k|v)_proj$"],
+        ["gate_proj", "up_proj"],
+        ["down_proj"],
+        ["re:.*layers\\.0\\."],
+        ["model.embed_tokens"],
+    ],
+)
+def test_whole_units_may_be_ignored(ignore: list[str]) -> None:
+    assert faults_of_model(scheme(ignore, strategy="channel")) == []
+
+
+def test_ignored_names_must_be_there() -> None:
+    found = faults_of_model(scheme(["lm_head", "lm_heat", "re:.*vision.*"], strategy="channel"))
+    assert [fault.message for fault in found] == [
+        "'lm_heat' matches no module of this model",
+        "'re:.*vision.*' matches no module of this model",
+    ]
+
+
+def test_a_mistyped_name_and_a_torn_unit_are_told_together() -> None:
+    assert len(faults_of_model(scheme(["up_proj", "hed"], strategy="group", group_size=128))) == 3
+
+
+@pytest.mark.parametrize(
+    ("devices", "message"),
+    [
+        (2, "9 attention heads do not split over 2 devices"),
+        (1, None),
+        (3, None),
+        (9, "1536 inputs do not split over 9 devices (model.layers.0.mlp.down_proj)"),
+    ],
+)
+def test_heads_and_outputs_on_each_device(devices: int, message: str | None) -> None:
+    """With 9 devices each of the 3 key-value heads is copied to three."""
+    found = faults_of_model(scheme(strategy="channel"), devices)
+    assert {fault.file for fault in found} <= {"configs/release.yaml"}
+    assert [fault.message for fault in found][:1] == ([message] if message else [])
+    if devices == 2:
+        assert found[0].mend == "take one of 1, 3, 9"
+
+
+def test_heads_count_for_a_quantized_cache_alone() -> None:
+    assert [fault.key for fault in faults_of_model(scheme(), 2)] == ["serve.tensor_parallel_size"]
+
+
+def test_blocks_on_each_device() -> None:
+    blocks = scheme(strategy="block", block_structure=[64, 128])
+    assert faults_of_model(blocks) == []
+    assert [(fault.key, fault.message) for fault in faults_of_model(blocks, 3)] == [
+        (
+            "weights.block_structure",
+            "128 does not divide 192 inputs on each of 3 devices (model.layers.0.self_attn.o_proj)",
+        )
+    ]
+    taller = faults_of_model(scheme(strategy="block", block_structure=[192, 64]), 3)
+    assert [fault.message for fault in taller] == [
+        "192 does not divide 512 outputs on each of 3 devices (model.layers.0.mlp.gate_proj)",
+        "192 does not divide 64 outputs on each of 3 devices (model.layers.0.self_attn.k_proj)",
+    ]
+
+
+def test_packed_integers_of_each_device() -> None:
+    odd = architecture_of({"model.layers.0.mlp.down_proj": (60, 96)}, layers=1, hidden=60)
+    mine = checked_in_scheme("rtn-w4a16")
+    weights = mine.weights
+    assert weights is not None
+    channel = weights.model_copy(update={"strategy": "channel", "group_size": None})
+    mine = mine.model_copy(update={"weights": channel})
+    with pytest.raises(ConfigError) as caught:
+        preflight({"mine": mine}, odd.linears, {"mine": 24})
+    assert [fault.message for fault in caught.value.faults] == [
+        "8 values an int32 do not divide 4 inputs on each of 24 devices (model.layers.0.mlp.down_proj)",
+        "8 values an int32 do not divide 60 outputs (model.layers.0.mlp.down_proj)",
+    ]
+    assert {fault.key for fault in caught.value.faults} == {"weights.num_bits"}
+
+
+@given(
+    heads=st.integers(1, 64),
+    kv_heads=st.integers(1, 64),
+    devices=st.integers(1, 16),
+)
+def test_heads_split_as_in_the_engine(heads: int, kv_heads: int, devices: int) -> None:
+    """``QKVParallelLinear`` divides both without remainder, or copies key-value heads."""
+    model = architecture_of({}, layers=1, hidden=64, heads=heads, kv_heads=kv_heads, head_dim=64)
+    whole = heads % devices == 0
+    whole &= devices % kv_heads == 0 if devices >= kv_heads else kv_heads % devices == 0
+    assert (list(head_faults(model, devices)) == []) == whole
