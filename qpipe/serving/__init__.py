@@ -2,7 +2,13 @@
 
 from qpipe.serving._client import Client, Completion, PromptLogprobs, Tokens, require_ended
 from qpipe.serving._each import another_concurrency, each
-from qpipe.serving._plan import Plan, context_tokens, plan_serving, shortest_context
+from qpipe.serving._plan import (
+    Plan,
+    context_tokens,
+    plan_serving,
+    serve_settings,
+    shortest_context,
+)
 from qpipe.serving._server import Server, start
 
 __all__ = [
@@ -17,6 +23,7 @@ __all__ = [
     "each",
     "plan_serving",
     "require_ended",
+    "serve_settings",
     "shortest_context",
     "start",
 ]

@@ -16,7 +16,7 @@ from qpipe.records import read_json
 from qpipe.schemes import WIDE, Mode, units_of, variant_mode
 from qpipe.serving._simulated import simulated_checkpoint
 
-__all__ = ["Plan", "context_tokens", "plan_serving", "shortest_context"]
+__all__ = ["Plan", "context_tokens", "plan_serving", "serve_settings", "shortest_context"]
 
 MAX_MODEL_LEN = 2048
 DEFAULTS = Serve(max_model_len=MAX_MODEL_LEN, max_num_seqs=64, start_timeout_s=300)
@@ -74,10 +74,7 @@ def plan_serving(
     require_unchanged(folder, manifest, made_by)
     trust = config.release.model.trust_remote_code
     require_companions(folder, workspace.model, made_by, trust)
-    base = DEFAULTS if hardware.device == "cuda" else CPU_DEFAULTS.over(DEFAULTS)
-    serve = config.release.serve_of(variant).over(base)
-    if serve.dtype in (None, "auto"):
-        serve = serve.model_copy(update={"dtype": hardware.native_dtype})
+    serve = serve_settings(config, variant, hardware)
     mode = _as_served(mode, serve, scheme)
     if scheme is not None and mode.mode == "native":
         # The pins win, or the declared arithmetic would not be what ran; `serve` is recorded.
@@ -123,6 +120,15 @@ def plan_serving(
         simulated=simulated,
         trust_remote_code=trust,
     )
+
+
+def serve_settings(config: Config, variant: str, hardware: Hardware) -> Serve:
+    """The engine's settings for ``variant`` here: the release's over qpipe's own."""
+    base = DEFAULTS if hardware.device == "cuda" else CPU_DEFAULTS.over(DEFAULTS)
+    serve = config.release.serve_of(variant).over(base)
+    if serve.dtype in (None, "auto"):
+        serve = serve.model_copy(update={"dtype": hardware.native_dtype})
+    return serve
 
 
 def context_tokens(config: Config, variant: str) -> int:

@@ -7,13 +7,20 @@ from pathlib import Path
 
 from qpipe.config import Config
 from qpipe.envs import run_worker, worker_hash
+from qpipe.model import architecture
 from qpipe.records import digest, read_json, staged_dir
+from qpipe.room import Need, disk_free, require_room
+from qpipe.schemes import WIDE_BYTES
 
 __all__ = ["simulated_checkpoint"]
 
 
 def simulated_checkpoint(config: Config, variant: str, progress: Callable[[str], None]) -> Path:
-    """The folder of ``variant``'s weights dequantized to BF16, made on first use."""
+    """The folder of ``variant``'s weights dequantized to BF16, made on first use.
+
+    Raises:
+        EnvError: disk is short.
+    """
     workspace = config.workspace
     checkpoint = workspace.checkpoint(variant)
     manifest = read_json(checkpoint / "manifest.json", f"qpipe quantize {variant}")
@@ -23,6 +30,10 @@ def simulated_checkpoint(config: Config, variant: str, progress: Callable[[str],
         return checkpoint  # unquantized: the engine's own cache is all there is to imitate
     target: Path = workspace.cache / "simulated" / key[:16]
     if not target.exists():
+        takes = architecture(workspace.model).values * WIDE_BYTES
+        mend = f"free disk space; {workspace.cache / 'simulated'} may go, it is made again"
+        there = disk_free(workspace.root)
+        require_room([Need("disk for the dequantized weights", takes, there, mend)])
         request = {
             "checkpoint": str(checkpoint),
             "model": str(workspace.model),

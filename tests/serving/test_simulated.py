@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from qpipe.errors import EnvError
 from qpipe.paths import Workspace
 from qpipe.records import read_json, write_json
 from qpipe.serving import _simulated
@@ -28,6 +29,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def test_twin_is_made_once_a_checkpoint(workspace: Workspace, asked: list[str]) -> None:
     config = small_config(workspace)
+    write_model(workspace)
     write_model(workspace, "gptq")
     first = simulated_checkpoint(config, "gptq", silent)
     assert simulated_checkpoint(config, "gptq", silent) == first
@@ -44,8 +46,22 @@ def test_other_code_makes_another_twin(
     workspace: Workspace, asked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = small_config(workspace)
+    write_model(workspace)
     write_model(workspace, "gptq")
     first = simulated_checkpoint(config, "gptq", silent)
     monkeypatch.setattr(_simulated, "worker_hash", lambda *_: "mended")
     assert simulated_checkpoint(config, "gptq", silent) != first
     assert len(asked) == 2
+
+
+def test_short_disk_makes_no_twin(
+    workspace: Workspace, asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = small_config(workspace)
+    write_model(workspace)
+    write_model(workspace, "gptq")
+    monkeypatch.setattr(_simulated, "disk_free", lambda _: 100)
+    with pytest.raises(EnvError, match="disk for the dequantized weights") as caught:
+        simulated_checkpoint(config, "gptq", silent)
+    assert "free disk space" in (caught.value.mend or "")
+    assert asked == [] and not (workspace.cache / "simulated").exists()
