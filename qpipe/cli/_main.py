@@ -251,16 +251,41 @@ def calibrate() -> None:
 
 @cli.command()
 @click.argument("variant")
-def quantize(variant: str) -> None:
+@click.option("--dry-run", is_flag=True, help="Show what it does and takes; start nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print the dry run as JSON.")
+def quantize(variant: str, dry_run: bool, as_json: bool) -> None:
     """Build VARIANT's checkpoint under out/models.
 
-    Example: qpipe quantize gptq-w4a16
-    """
-    from qpipe.quantize import make_variant
+    Before any work, schemes are checked against the model's shapes, and disk and memory against
+    what is there. A dry run prints all that, with an estimate of the time, and exits with 4 where
+    disk or memory is short.
 
-    with _progress(f"quantize {variant}") as progress:
-        manifest = make_variant(_config(), variant, progress)
-    click.echo(f"{variant}: {manifest['weights_gib']:.3f} GiB of weights")
+    Example: qpipe quantize gptq-w4a16 --dry-run
+    """
+    import json
+
+    from rich.console import Console
+
+    from qpipe.forecast import forecast, show
+    from qpipe.hardware import detect
+    from qpipe.quantize import make_variant
+    from qpipe.schemes import work_of
+
+    if as_json and not dry_run:
+        raise click.UsageError("--json goes with --dry-run")
+    if not dry_run:
+        with _progress(f"quantize {variant}") as progress:
+            manifest = make_variant(_config(), variant, progress)
+        click.echo(f"{variant}: {manifest['weights_gib']:.3f} GiB of weights")
+        return
+    config = _config()
+    found = forecast(config, work_of(config, variant), detect())
+    if as_json:
+        click.echo(json.dumps(found.record(), indent=2, ensure_ascii=False))
+    else:
+        console = Console()
+        show(found, console if console.is_terminal else Console(width=160))
+    found.require()
 
 
 @cli.command()

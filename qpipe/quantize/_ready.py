@@ -8,11 +8,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from qpipe.config import Config, Scheme, Variant, load_schemes
+from qpipe.config import Config, Scheme, load_schemes
 from qpipe.envs import run_worker
 from qpipe.errors import ConfigError, Fault
 from qpipe.model import fetch, require_checkpoint
-from qpipe.schemes import Declared, declared, disagreement
+from qpipe.schemes import Declared, Work, declared, disagreement
 
 __all__ = ["bring_checkpoint", "check_checkpoint"]
 
@@ -51,23 +51,19 @@ class _Quantized:
 
 
 def bring_checkpoint(
-    config: Config,
-    variant: str,
-    source: Variant,
-    scheme: Scheme,
-    staged: Path,
-    progress: Callable[[str], None],
+    config: Config, work: Work, staged: Path, progress: Callable[[str], None]
 ) -> dict[str, Any]:
-    """Fetch ``source.checkpoint`` into ``staged`` and check it; returns entries of its manifest.
+    """Fetch ``work.ready_made`` into ``staged`` and check it; returns entries of its manifest.
 
     Raises:
         ConfigError: it is not what the scheme says, not whole, or pickled.
         EnvError: it cannot be fetched, or its tensors are unsound.
     """
     workspace, trust = config.workspace, config.release.model.trust_remote_code
-    assert source.checkpoint is not None
+    variant, scheme = work.variant, config.schemes[work.scheme_name]
+    assert work.ready_made is not None
     wanted = _Quantized(variant, scheme, load_schemes(workspace))
-    origin = fetch(source.checkpoint, staged, workspace, trust, progress, wanted)
+    origin = fetch(work.ready_made, staged, workspace, trust, progress, wanted)
     found = declared(json.loads((staged / "config.json").read_text(encoding="utf-8")))
     actual = scheme.model_copy(
         update={
@@ -77,7 +73,7 @@ def bring_checkpoint(
     )
     checked = check_checkpoint(config, variant, actual, staged, progress, may_be_trained=True)
     return {
-        "ready_made": {"source": source.checkpoint, **asdict(origin)},
+        "ready_made": {"source": work.ready_made, **asdict(origin)},
         "scheme_spec": actual.model_dump(),
         "modules": checked.pop("modules"),
         "quantize": checked,

@@ -9,21 +9,17 @@ from typing import Any
 
 from qpipe.config import Config, Scheme
 from qpipe.envs import run_worker
-from qpipe.errors import ConfigError, Fault
-from qpipe.model import Linear, describe, linears, require_companions
+from qpipe.forecast import forecast
+from qpipe.hardware import detect
+from qpipe.model import describe, require_companions
 from qpipe.quantize._ready import bring_checkpoint, check_checkpoint
 from qpipe.records import read_json, staged_dir, write_json
-from qpipe.schemes import preflight, quantized_modules, unit_modules
+from qpipe.schemes import work_of
 
-__all__ = ["made_schemes", "make_variant"]
+__all__ = ["make_variant"]
 
 UNMADE: dict[str, Any] = {"restored": [], "calibration_hash": None}
 """What the manifest of a ready-made checkpoint has in place of what making one leaves."""
-
-
-def made_schemes(config: Config) -> dict[str, Scheme]:
-    """The schemes by which checkpoints are made; ready-made ones only follow theirs."""
-    return {name: each for name, each in config.schemes.items() if config.release.made_by(name)}
 
 
 def make_variant(config: Config, variant: str, progress: Callable[[str], None]) -> dict[str, Any]:
@@ -36,39 +32,33 @@ def make_variant(config: Config, variant: str, progress: Callable[[str], None]) 
         ConfigError: no such variant, or the scheme does not fit the model.
         InvalidMeasurement: its tokenizer, template or generation config is not the model's.
         MissingInput: the model, the calibration set or the sensitivity record is not there.
+        EnvError: disk, or memory for the weights, is short.
         WorkerError: quantization died.
     """
     release, workspace = config.release, config.workspace
-    source = release.source_of(variant)
-    if source is None:
-        message = f"'{variant}' is not quantized"
-        known = ", ".join(name for name in release.names if name != "bf16")
-        raise ConfigError([Fault("configs/release.yaml", "variants", message, f"one of: {known}")])
-    model_manifest = read_json(workspace.model / "manifest.json", "qpipe model")
-    modules = linears(workspace.model)
-    # All of them before the first: a night must not end at the fifth variant's typing error.
-    preflight(made_schemes(config), modules, release.devices)
-    scheme = config.schemes[source.scheme]
+    work = work_of(config, variant)
+    found = forecast(config, work, detect())
+    found.require_to_start(progress)
     about = {
         "variant": variant,
-        "scheme": source.scheme,
-        "scheme_hash": scheme.hash(),
-        "base_checkpoint_hash": model_manifest["checkpoint_hash"],
+        "scheme": work.scheme_name,
+        "scheme_hash": config.schemes[work.scheme_name].hash(),
+        "base_checkpoint_hash": work.base_hash,
     }
-    if source.checkpoint is not None:
+    if work.ready_made is not None:
         with staged_dir(workspace.checkpoint(variant)) as staged:
-            brought = bring_checkpoint(config, variant, source, scheme, staged, progress)
+            brought = bring_checkpoint(config, work, staged, progress)
             manifest = {**about, **brought, **UNMADE, **describe(staged)}
             _check_companions(config, variant, staged)
             write_json(staged / "manifest.json", manifest)
         return manifest
-    restored = _restored(config, variant, modules)
-    scheme = scheme.model_copy(update={"ignore": [*scheme.ignore, *restored]})
+    scheme = work.scheme
     rows, calibration_hash = _calibration(config, scheme)
     request: dict[str, Any] = {
         "model": str(workspace.model),
         "scheme": scheme.saved().model_dump(),
-        "modules": [module.name for module in quantized_modules(scheme, modules)],
+        "modules": work.quantized,
+        "expected_bytes": found.checkpoint_bytes,
         "calibration": None if rows is None else str(rows),
         "samples": scheme.calibration_samples,
         "seed": release.calibration.seed,
@@ -79,8 +69,7 @@ def make_variant(config: Config, variant: str, progress: Callable[[str], None]) 
         if not scheme.steps:
             done = _take_model(workspace.model, staged)
         elif scheme.backend == "autoawq":
-            left = [each.name for each in modules if each.name not in request["modules"]]
-            request["unquantized"] = left or None
+            request["unquantized"] = [*work.restored, *work.ignored] or None
             done = run_worker("autoawq", "autoawq", request, workspace, variant, progress)
             done |= check_checkpoint(
                 config, variant, scheme, staged, progress, may_be_trained=False
@@ -91,7 +80,7 @@ def make_variant(config: Config, variant: str, progress: Callable[[str], None]) 
         manifest = {
             **about,
             "scheme_spec": scheme.model_dump(),
-            "restored": restored,
+            "restored": work.restored,
             "modules": request["modules"],
             "calibration_hash": calibration_hash,
             "quantize": done,
@@ -113,18 +102,6 @@ def _take_model(model: Path, folder: Path) -> dict[str, Any]:
         if path.name != "manifest.json":
             shutil.copy2(path, folder / path.name)
     return {"seconds": 0.0}
-
-
-def _restored(config: Config, variant: str, modules: list[Linear]) -> list[str]:
-    """Modules a fallback puts back to 16 bits: the worst units of its source."""
-    fallback = config.release.fallback.get(variant)
-    if fallback is None:
-        return []
-    record = read_json(
-        config.workspace.sensitivity(fallback.source), f"qpipe sensitivity {fallback.source}"
-    )
-    worst = [row["unit"] for row in record["units"][: fallback.restore_units]]
-    return unit_modules([module.name for module in modules], worst)
 
 
 def _calibration(config: Config, scheme: Scheme) -> tuple[Path | None, str | None]:

@@ -24,6 +24,7 @@ def checkpoint_bytes(architecture: Architecture, scheme: Scheme) -> int:
     Formats as compressed-tensors 0.19 infers them: packed into int32 for integer weights alone,
     two values a byte for NVFP4 and MXFP4, a byte a value otherwise.
     """
+    scheme = scheme.saved()
     values, total = architecture.values, 0
     for module in quantized_modules(scheme, architecture.linears):
         values -= module.out_features * module.in_features

@@ -85,7 +85,7 @@ def misfits(
         # On one device the last block of columns may be a part.
         if by_inputs and inputs % columns:
             yield fault("block_structure", columns, inputs, in_side, " columns")
-    if packed(scheme):
+    if packed(scheme.saved()):
         values = 32 // args.num_bits
         # Weights are packed along inputs, zero points along outputs.
         sizes = [(inputs, in_side)] if args.symmetric else [(inputs, in_side), (outputs, out_side)]

@@ -27,6 +27,8 @@ class Work:
     """Of the unquantized checkpoint."""
     restored: list[str]
     """Modules that a fallback puts back to 16 bits."""
+    ready_made: str | None
+    """Where a checkpoint comes from that no step makes; ``scheme`` then has none."""
     rows: int
     """Calibration rows; 0 where no step looks at any."""
     tokens: int
@@ -60,8 +62,10 @@ def work_of(config: Config, variant: str) -> Work:
     manifest = read_json(workspace.model / "manifest.json", "qpipe model")
     shapes = architecture(workspace.model)
     # All of them before the first: a night must not end at the fifth variant's typing error.
-    preflight(config.schemes, shapes.linears, release.devices, shapes)
+    preflight(config.made_schemes, shapes.linears, release.devices, shapes)
     scheme = config.schemes[source.scheme]
+    if source.checkpoint is not None:
+        scheme = scheme.model_copy(update={"steps": []})
     restored = _restored(config, variant, shapes.linears)
     scheme = scheme.model_copy(update={"ignore": [*scheme.ignore, *restored]})
     use = release.calibration
@@ -73,6 +77,7 @@ def work_of(config: Config, variant: str) -> Work:
         architecture=shapes,
         base_hash=manifest["checkpoint_hash"],
         restored=restored,
+        ready_made=source.checkpoint,
         rows=rows if any(needs_rows(step, scheme) for step in scheme.steps) else 0,
         tokens=use.tokens,
     )
@@ -80,6 +85,7 @@ def work_of(config: Config, variant: str) -> Work:
 
 def needs_rows(step: Step, scheme: Scheme) -> bool:
     """Whether a step runs the model: rounding does for static scales only."""
+    scheme = scheme.saved()
     static = scheme.activations is not None and scheme.activations.dynamic is not True
     return scheme.calibrated and (step.method != "rtn" or static or scheme.kv_cache is not None)
 

@@ -31,7 +31,7 @@ from qpipe.errors import (
     WorkerError,
 )
 from qpipe.processes import QUIET
-from tests.workspace_fixture import AVX2, release_body, write_workspace
+from tests.workspace_fixture import AVX2, release_body, write_model, write_workspace
 
 Outcome = tuple[int, str, str]
 
@@ -365,3 +365,51 @@ def raising(error: Exception) -> Any:
         raise error
 
     return fails
+
+
+@pytest.fixture
+def dry(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A workspace with a model, on a machine without AVX-512."""
+    monkeypatch.setattr("qpipe.hardware.detect", lambda: AVX2)
+    workspace = write_workspace(tmp_path, release_body())
+    write_model(workspace)
+    return run
+
+
+def test_dry_run(dry: Any, tmp_path: Path) -> None:
+    before = sorted(tmp_path.rglob("*"))
+    code, out, err = dry("quantize", "gptq", "--dry-run")
+    assert (code, err) == (0, "")
+    for said in (
+        "scheme gptq-w4a16: GPTQ W4A16",
+        "simulated: this CPU has no avx512f",
+        "3 quantized, 0 restored to 16 bits, 0 left at 16 bits",
+        "128 rows of 512 tokens",
+        "no faults",
+        "disk for the checkpoint and its dequantized twin",
+        "memory to serve",
+        "a rough size",
+    ):
+        assert said in out
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_dry_run_as_json(dry: Any) -> None:
+    code, out, _ = dry("quantize", "gptq", "--dry-run", "--json")
+    assert code == 0 and json.loads(out)["variant"] == "gptq"
+    assert dry("quantize", "gptq", "--json")[0] == 2
+
+
+def test_dry_run_without_room(dry: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("qpipe.forecast._forecast.disk_free", lambda _: 100)
+    code, out, err = dry("quantize", "gptq", "--dry-run")
+    assert code == 4 and "no" in out
+    assert err.startswith("qpipe: not enough room: disk for the checkpoint") and "mend:" in err
+
+
+def test_dry_run_of_what_does_not_fit(dry: Any, tmp_path: Path) -> None:
+    path = tmp_path / "configs" / "schemes" / "gptq-w4a16.yaml"
+    path.write_text(path.read_text().replace("group_size: 64", "group_size: 256"))
+    code, out, err = dry("quantize", "gptq", "--dry-run")
+    assert (code, out) == (3, "")
+    assert "weights.group_size: 256 does not divide 128 inputs" in err

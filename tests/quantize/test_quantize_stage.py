@@ -1,16 +1,18 @@
 from __future__ import annotations
 
+from math import prod
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from qpipe.config import Config
-from qpipe.errors import ConfigError, MissingInput, WorkerError
+from qpipe.errors import ConfigError, EnvError, MissingInput, WorkerError
+from qpipe.forecast import _forecast
 from qpipe.paths import Workspace
 from qpipe.quantize import _stage, make_variant
 from qpipe.records import SCHEMA_VERSION, read_json, write_json
-from tests.workspace_fixture import silent, small_config, write_checkpoint, write_model
+from tests.workspace_fixture import SHAPES, silent, small_config, write_checkpoint, write_model
 
 QKV = "model.layers.0.self_attn.qkv_proj"
 MODULES = [
@@ -46,6 +48,7 @@ def test_variant(config: Config, asked: list[dict[str, Any]]) -> None:
     assert request["modules"] == MODULES
     assert request["calibration"] == str(config.workspace.calibration("mix") / "calib.jsonl")
     assert request["scheme"]["weights"]["group_size"] == 64
+    assert 0 < request["expected_bytes"] < 2 * sum(prod(shape) for shape in SHAPES.values())
     assert not Path(request["output"]).exists()
     assert read_json(folder / "manifest.json", "-") == {
         "schema_version": SCHEMA_VERSION,
@@ -102,6 +105,15 @@ def test_scheme_that_does_not_fit(config: Config, asked: list[dict[str, Any]]) -
         "take 32, or ignore the module",
     ]
     assert asked == []
+
+
+def test_short_disk_starts_and_writes_nothing(
+    config: Config, asked: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_forecast, "disk_free", lambda _: 100)
+    with pytest.raises(EnvError, match=r"disk for the checkpoint.*GiB needed"):
+        make_variant(config, "gptq", silent)
+    assert asked == [] and not (config.workspace.out / "models").exists()
 
 
 def test_names_that_are_not_quantized(config: Config, asked: list[dict[str, Any]]) -> None:
