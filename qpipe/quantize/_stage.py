@@ -14,7 +14,7 @@ from qpipe.hardware import detect
 from qpipe.model import describe, require_companions
 from qpipe.quantize._ready import bring_checkpoint, check_checkpoint
 from qpipe.records import read_json, staged_dir, write_json
-from qpipe.schemes import work_of
+from qpipe.schemes import packed, work_of
 
 __all__ = ["make_variant"]
 
@@ -58,6 +58,7 @@ def make_variant(config: Config, variant: str, progress: Callable[[str], None]) 
         "model": str(workspace.model),
         "scheme": scheme.saved().model_dump(),
         "modules": work.quantized,
+        "packed": packed(scheme),
         "expected_bytes": found.checkpoint_bytes,
         "calibration": None if rows is None else str(rows),
         "samples": scheme.calibration_samples,

@@ -4,6 +4,7 @@ from qpipe.schemes._declared import Declared, declared, disagreement
 from qpipe.schemes._mode import WIDE, Mode, mode_of, quantized_kv, variant_mode
 from qpipe.schemes._preflight import preflight, quantized_modules
 from qpipe.schemes._size import WIDE_BYTES, checkpoint_bytes
+from qpipe.schemes._split import packed
 from qpipe.schemes._units import unit_modules, units_of
 from qpipe.schemes._work import Work, needs_rows, work_of
 
@@ -18,6 +19,7 @@ __all__ = [
     "disagreement",
     "mode_of",
     "needs_rows",
+    "packed",
     "preflight",
     "quantized_kv",
     "quantized_modules",

@@ -79,6 +79,11 @@ def _lacking(scheme: Scheme, hardware: Hardware) -> str | None:
             return "no CUDA kernel"
         if (hardware.cuda_capability or 0.0) < needs.cuda_capability:
             return f"needs compute capability {needs.cuda_capability}"
+        if needs.cuda_exact and hardware.cuda_capability != needs.cuda_capability:
+            return f"needs compute capability {needs.cuda_capability} and no other"
+        sizes, weights = needs.cuda_group_sizes, scheme.weights
+        if sizes is not None and weights is not None and weights.group_size not in sizes:
+            return f"its CUDA kernel takes groups of {' or '.join(map(str, sizes))}"
         return None
     if needs.cpu_flags is None:
         return "no CPU kernel"

@@ -99,11 +99,13 @@ def misfits(
 def packed(scheme: Scheme) -> bool:
     """Whether weights are stored as int32 that hold several values each (``pack-quantized``).
 
-    compressed-tensors 0.19 packs integer weights where activations are not quantized.
+    compressed-tensors 0.19 packs integer weights where activations are not quantized; 4-bit ones
+    beside rounded activations are packed because the engine reads them so.
     """
-    return (
-        scheme.weights is not None and scheme.weights.type == "int" and scheme.activations is None
-    )
+    weights, activations = scheme.weights, scheme.saved().activations
+    if weights is None or weights.type != "int":
+        return False
+    return activations is None or weights.num_bits == 4
 
 
 def _near(size: int, wanted: int) -> int:

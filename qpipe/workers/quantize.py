@@ -32,7 +32,7 @@ TRANSFORMS = {"smoothquant", "awq"}
 def work(request: dict[str, Any]) -> dict[str, Any]:
     _spare_pinned_memory()
     scheme = request["scheme"]
-    recipe = _recipe(scheme)
+    recipe = _recipe(scheme, request["packed"])
     torch.manual_seed(request["seed"])
     progress("loading the model")
     model = AutoModelForCausalLM.from_pretrained(
@@ -81,13 +81,14 @@ def work(request: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _recipe(scheme: dict[str, Any]) -> list[Any]:
+def _recipe(scheme: dict[str, Any], packed: bool) -> list[Any]:
     groups, kv = {}, None
     if scheme["weights"] or scheme["activations"]:
         quant = QuantizationScheme(
             targets=["Linear"],
             weights=_args(scheme["weights"]),
             input_activations=_args(scheme["activations"]),
+            format="pack-quantized" if packed else None,
         )
         groups = {"group_0": quant}
     if scheme["kv_cache"]:

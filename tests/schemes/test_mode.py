@@ -99,7 +99,7 @@ TABLE = {
         "AMX": "simulated int4 fp8 bf16",
         "AVX2": "simulated int4 fp8 fp32",
         "A100": "simulated int4 fp8 bf16",
-        "H100": "native int4 fp8 bf16",
+        "H100": "simulated int4 fp8 bf16",
     },
     "gptq-w4a16-kv-fp8": {
         "AMX": "native int4 bf16 fp8",
@@ -170,6 +170,17 @@ def test_reason_names_what_is_lacking() -> None:
     assert "this CPU has no avx512f" in mode_of(gptq, AVX2).reason
     assert "needs compute capability 8.9" in mode_of(fp8, A100).reason
     assert "no CPU kernel" in mode_of(fp8, AMX).reason
+
+
+def test_kernels_for_one_generation_and_one_group_size() -> None:
+    scheme = checked_in_scheme("w4afp8")
+    assert "takes groups of 128" in mode_of(scheme, H100).reason
+    assert scheme.weights is not None
+    wide = scheme.weights.model_copy(update={"group_size": 128})
+    scheme = scheme.model_copy(update={"weights": wide})
+    assert mode_of(scheme, H100).mode == "native"
+    newer = Hardware("host", frozenset(), 8, 64.0, ("NVIDIA B200",), 10.0)
+    assert "and no other" in mode_of(scheme, newer).reason
 
 
 def test_a_variant_is_simulated_where_it_says_so() -> None:
