@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib.metadata import Distribution
 from pathlib import Path
 from typing import Any
 
-from qpipe.config import Scheme, load_schemes
+from qpipe.config import Scheme
+from qpipe.doctor._kept import verified
 from qpipe.envs import NAMES, Environment, described
 from qpipe.hardware import Hardware
 from qpipe.paths import Workspace
@@ -28,15 +29,15 @@ TELLING = (
 )
 
 
-def examine(workspace: Workspace, hardware: Hardware) -> dict[str, Any]:
-    """``hardware``, ``environments`` by name, and ``schemes``: one entry a file in configs/schemes.
+def examine(
+    workspace: Workspace, hardware: Hardware, schemes: Mapping[str, Scheme]
+) -> dict[str, Any]:
+    """``hardware``, ``environments`` by name, and ``schemes``.
 
     An environment has its ``state`` and ``versions``; a scheme its ``mode`` here with
-    ``mode_reason``, the ``arithmetic`` that would run, and the ``kernels`` that the engine must
-    name. Nothing is started: a mode follows from the scheme's declared rule.
-
-    Raises:
-        ConfigError: with every fault of every scheme file.
+    ``mode_reason``, the ``arithmetic`` that would run, the ``kernels`` that the engine must name,
+    and what was ``verified``, if it was. Nothing is started: a mode follows from the scheme's
+    declared rule.
     """
     return {
         "hardware": {
@@ -47,7 +48,11 @@ def examine(workspace: Workspace, hardware: Hardware) -> dict[str, Any]:
         },
         "environments": {name: _environment(described(name, workspace)) for name in NAMES},
         "schemes": {
-            name: _scheme(scheme, hardware) for name, scheme in load_schemes(workspace).items()
+            name: {
+                **_scheme(scheme, hardware),
+                "verified": verified(workspace, name, scheme, hardware),
+            }
+            for name, scheme in schemes.items()
         },
     }
 

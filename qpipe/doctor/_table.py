@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 __all__ = ["show"]
@@ -25,7 +26,7 @@ def show(record: Mapping[str, Any], console: Console) -> None:
         said = f"{env['state']}{mend}{': ' if versions else ''}{versions}"
         console.print(f"environment {name}: {said}", highlight=False)
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("scheme", "here", "weights", "activations", "KV", "kernel", "why"):
+    for heading in ("scheme", "here", "weights", "activations", "KV", "kernel", "verified", "why"):
         table.add_column(heading, overflow="fold")
     for name, entry in record["schemes"].items():
         mode, runs = entry["mode"], entry["arithmetic"]
@@ -33,11 +34,31 @@ def show(record: Mapping[str, Any], console: Console) -> None:
             name,
             f"[{STYLES[mode]}]{mode}[/]",
             *(runs[part] for part in ("weights", "activations", "kv")),
-            " or ".join(entry["kernels"]) or "–",
+            _kernels(entry),
+            _verified(entry["verified"]),
             entry["mode_reason"],
         )
     console.print()
     console.print(table)
+
+
+def _kernels(entry: Mapping[str, Any]) -> str:
+    """Those that ran, or of which one must."""
+    ran = (entry["verified"] or {}).get("kernels")
+    return ", ".join(ran) if ran else " or ".join(entry["kernels"]) or "–"
+
+
+def _verified(entry: Mapping[str, Any] | None) -> str:
+    if entry is None:
+        return "no"
+    if entry["outcome"] != "ran":
+        return f"[red]{entry['outcome']}[/]: {escape(entry['said'])}"
+    said = f"ran, KL {entry['kl']:.3g}"
+    if "twin_kl" in entry:
+        said += (
+            f" (simulated {entry['twin_kl']:.3g}, from one to the other {entry['direct_kl']:.3g})"
+        )
+    return said
 
 
 def _machine(hardware: Mapping[str, Any]) -> list[str]:

@@ -17,7 +17,7 @@ from qpipe.records import digest, read_table, write_json
 from qpipe.schemes import quantized_kv
 from qpipe.serving import Client, another_concurrency, each
 
-__all__ = ["measure_fidelity"]
+__all__ = ["measure_fidelity", "served_logprobs"]
 
 
 def measure_fidelity(
@@ -52,7 +52,7 @@ def measure_fidelity(
     if variant == BASELINE:
         texts = pd.concat([texts, _answers(client, texts, settings)], ignore_index=True)
         progress(f"fidelity on {len(texts)} texts")
-        measured = baseline = _measured(client, texts, settings, settings.concurrency)
+        measured = baseline = served_logprobs(client, texts, settings, settings.concurrency)
         progress("fidelity again, in reverse order")
         noise = _noise(client, texts, settings, baseline)
         # In the rows, so that the logprobs cannot be taken for another checkpoint's.
@@ -62,7 +62,7 @@ def measure_fidelity(
         progress(f"fidelity on {len(texts)} texts")
         baseline = read_table(logprob_store(config), f"qpipe measure {BASELINE}")
         baseline_checkpoint = baseline["checkpoint_hash"].iloc[0]
-        measured = _measured(client, texts, settings, settings.concurrency)
+        measured = served_logprobs(client, texts, settings, settings.concurrency)
     exercises, probe = client.tokens().since(before), None
     if variant == BASELINE or quantized_kv(provenance):
         progress("decode against prefill")
@@ -93,7 +93,7 @@ def measure_fidelity(
     return record
 
 
-def _measured(
+def served_logprobs(
     client: Client, texts: pd.DataFrame, settings: Fidelity, concurrency: int
 ) -> pd.DataFrame:
     """``texts`` with the served model's logprobs at each position."""
@@ -126,7 +126,7 @@ def _noise(
     client: Client, texts: pd.DataFrame, settings: Fidelity, baseline: pd.DataFrame
 ) -> dict[str, Any]:
     concurrency = another_concurrency(settings.concurrency)
-    again = _measured(client, texts[::-1].reset_index(drop=True), settings, concurrency)
+    again = served_logprobs(client, texts[::-1].reset_index(drop=True), settings, concurrency)
     return {"order": "reverse", "concurrency": concurrency, **compare_texts(baseline, again)}
 
 

@@ -11,13 +11,12 @@ import pandas as pd
 from qpipe.bench import measure_bench
 from qpipe.config import BASELINE, Config
 from qpipe.envs import worker_hash
-from qpipe.errors import EngineError
 from qpipe.evaluation import import_lm_eval, plan_suites, run_suites
 from qpipe.fidelity import held_out_texts, measure_fidelity
 from qpipe.hardware import Hardware, detect
 from qpipe.records import staged_dir, write_json
 from qpipe.schemes import Mode, variant_mode
-from qpipe.serving import Server, plan_serving, start
+from qpipe.serving import plan_serving, start
 from qpipe.stability import measure_stability, sampled_questions
 
 __all__ = ["PARTS", "measure"]
@@ -61,7 +60,6 @@ def measure(
         # The engine's start takes one core: lm-eval is imported on another meanwhile.
         threading.Thread(target=import_lm_eval, daemon=True).start()
     with start(plan, config.workspace, progress) as server:
-        _check_simulation(server)
         provenance = server.provenance(hardware)
         if texts is not None:
             measure_fidelity(config, variant, texts, server.client, provenance, progress)
@@ -102,21 +100,6 @@ def _simulator(mode: Mode) -> str | None:
     """Hash of the code that stands in for missing kernels: another code, another result."""
     parts = ("simulate", "simulation_activations", "simulation_kv", "_args")
     return worker_hash(*parts) if mode.mode == "simulated" else None
-
-
-def _check_simulation(server: Server) -> None:
-    """A simulation that did not load would be served around in silence."""
-    wanted = server.plan.simulated
-    if not wanted:
-        return
-    server.client.complete([0], 1)
-    (calls,) = server.client.call_workers("qpipe_simulation")
-    for part, places in wanted.items():
-        if len(calls[part]) != places:
-            raise EngineError(
-                f"{part} were rounded in {len(calls[part])} of {places} places",
-                mend="the engine's version does not fit the simulation; see its log",
-            )
 
 
 def _write_unsupported(config: Config, variant: str, mode: Mode, hardware: Hardware) -> None:

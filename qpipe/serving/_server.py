@@ -16,10 +16,11 @@ import psutil
 
 from qpipe.envs import environment
 from qpipe.errors import EngineError, EnvError
-from qpipe.hardware import Hardware
+from qpipe.hardware import Hardware, detect
 from qpipe.paths import Workspace
 from qpipe.processes import spawned, tail
 from qpipe.serving._client import Client
+from qpipe.serving._kernels import kernels_of, require_kernels
 from qpipe.serving._plan import Plan
 
 __all__ = ["Server", "start"]
@@ -97,8 +98,8 @@ def start(plan: Plan, workspace: Workspace, progress: Callable[[str], None]) -> 
 
     Raises:
         EnvError: the fixed port is taken.
-        EngineError: the engine died, was not healthy in time, or runs another arithmetic than
-            the plan's; carries the log's last lines.
+        EngineError: the engine died, was not healthy in time, runs another arithmetic than the
+            plan's, or without the simulation that it asks for; carries the log's last lines.
     """
     python = environment("serve", workspace).python
     port = _port(plan.serve.port)
@@ -132,10 +133,11 @@ def start(plan: Plan, workspace: Workspace, progress: Callable[[str], None]) -> 
             )
         seconds = time.monotonic() - started
         progress(f"engine healthy after {seconds:.0f} s")
-        kernels = _kernels(log)
-        _check_kernels(plan, kernels, log)
+        kernels = kernels_of(log)
+        require_kernels(plan, kernels, detect().device, log)
         server = Server(plan, client, log, child.pid, seconds, client.version(), kernels)
         try:
+            _check_simulation(server)
             yield server
         except EngineError as error:
             # A request that failed may be the first sign of a death.
@@ -172,16 +174,16 @@ def _cause(log: Path) -> str:
     return f" ({found.group(1)[:300]})" if found else ""
 
 
-def _kernels(log: Path) -> tuple[str, ...]:
-    """Names of the kernels the engine says it uses."""
-    text = log.read_text(encoding="utf-8", errors="replace")
-    return tuple(sorted(set(re.findall(r"\b(\w+(?:Linear|MM)Kernel|\w+LinearMethod)\b", text))))
-
-
-def _check_kernels(plan: Plan, kernels: tuple[str, ...], log: Path) -> None:
-    if plan.kernels and not set(plan.kernels) & set(kernels):
-        ran = ", ".join(kernels) or "none it names"
-        raise EngineError(
-            f"'{plan.variant}' must run on {' or '.join(plan.kernels)}; the engine took {ran}",
-            mend=f"see {log}; correct `native` or `kernels` in the scheme file",
-        )
+def _check_simulation(server: Server) -> None:
+    """A simulation that did not load would be served around in silence."""
+    wanted = server.plan.simulated
+    if not wanted:
+        return
+    server.client.complete([0], 1)
+    (calls,) = server.client.call_workers("qpipe_simulation")
+    for part, places in wanted.items():
+        if len(calls[part]) != places:
+            raise EngineError(
+                f"{part} were rounded in {len(calls[part])} of {places} places",
+                mend="the engine's version does not fit the simulation; see its log",
+            )

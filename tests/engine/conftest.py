@@ -39,6 +39,17 @@ SUITE = (
     "kind: business\nfiles: {math: math.jsonl, yesno: yesno.jsonl}\nchat: false\nmax_tokens: 4\n"
 )
 
+
+def make_tiny(folder: Path) -> None:
+    """A two-layer model with a byte tokenizer."""
+    folder.mkdir(parents=True)
+    request = folder.with_suffix(".json")
+    request.write_text(json.dumps({"output": str(folder), "hidden": 128, "head": 32}))
+    worker = REPOSITORY / "qpipe" / "workers" / "tiny.py"
+    command = [ENVS / "quantize" / "bin" / "python", worker, request, folder.with_suffix(".done")]
+    subprocess.run(command, check=True, capture_output=True)
+
+
 Qpipe = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -70,15 +81,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, rows in (("math", math), ("yesno", yesno)):
         lines = "".join(json.dumps(row) + "\n" for row in rows)
         (business / f"{name}.jsonl").write_text(lines, encoding="utf-8")
-    subprocess.run(
-        [
-            ENVS / "quantize" / "bin" / "python",
-            Path(__file__).with_name("make_tiny.py"),
-            root / "tiny",
-        ],
-        check=True,
-        capture_output=True,
-    )
+    make_tiny(root / "tiny")
     return root
 
 

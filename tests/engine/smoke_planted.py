@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from _protocol import Refusal
 from _smoke import Revived
 from _weights import Checkpoint
 from safetensors.torch import load_file, save_file
+from tiny import work as make_tiny
 
 Tensors = dict[str, torch.Tensor]
 NORM = "model.layers.1.post_attention_layernorm.weight"
@@ -46,6 +46,5 @@ def said(model: Path, change: Callable[[Tensors], object]) -> str:
 
 with tempfile.TemporaryDirectory() as root:
     made = Path(root, "tiny")
-    script = Path(__file__).with_name("make_tiny.py")
-    subprocess.run([sys.executable, script, made], check=True, capture_output=True)
+    make_tiny({"output": str(made), "hidden": 128, "head": 32})
     print(json.dumps({name: said(made, change) for name, change in FAULTS.items()}))

@@ -33,8 +33,6 @@ class Stand:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, workspace: Workspace) -> None:
         self.calls: Calls = []
         self.hardware: Hardware = AMX
-        self.simulated: dict[str, int] = {}
-        self.rounded: dict[str, list[int]] = {}
         self.suites = SuitePlan([], {}, 512)
         self.workspace = workspace
 
@@ -58,17 +56,13 @@ class Stand:
         return []
 
     def plan(self, *_: Any) -> Any:
-        return SimpleNamespace(
-            tokenizer=self.workspace.model, checkpoint_hash="c", simulated=self.simulated
-        )
+        return SimpleNamespace(tokenizer=self.workspace.model, checkpoint_hash="c")
 
     @contextmanager
     def start(self, plan: Any, *_: Any) -> Iterator[Any]:
         self.calls.append("start")
         client = SimpleNamespace(
             base_url="url",
-            call_workers=lambda _: [self.rounded],
-            complete=lambda *_: self.calls.append("warm"),
             reset_prefix_cache=lambda: self.calls.append("reset"),
         )
         yield SimpleNamespace(plan=plan, client=client, provenance=lambda *_: {})
@@ -140,18 +134,6 @@ def test_unsupported_variant_has_records_and_no_figure(config: Config, stand: St
         assert set(record) == {"schema_version", "variant", "unsupported", "provenance"}
         assert record["provenance"]["mode"] == "unsupported"
     assert pd.read_parquet(folder / "samples.parquet").empty
-
-
-def test_simulation_must_have_loaded(config: Config, stand: Stand) -> None:
-    stand.simulated = {"kv": 1, "activations": 2}
-    stand.rounded = {"kv": [0], "activations": [0, 1]}
-    measure(config, "kv", silent, ["evaluate"])
-    assert stand.calls == ["start", "warm", "evaluate", "end"]
-    stand.rounded = {"kv": [0], "activations": [1]}
-    stand.calls.clear()
-    with pytest.raises(EngineError, match="activations were rounded in 1 of 2 places"):
-        measure(config, "kv", silent)
-    assert stand.calls == ["questions", "start", "warm"]
 
 
 def test_failing_part_stops_the_rest(

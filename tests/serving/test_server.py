@@ -33,6 +33,21 @@ print("INFO Using CPUWNA16LinearKernel for CompressedTensorsWNA16", flush=True)
 port = int(sys.argv[sys.argv.index("--port") + 1])
 http.server.HTTPServer(("127.0.0.1", port), Handler).serve_forever()
 """
+# It tells of the places where it rounded.
+ROUNDS = ENGINE.replace(
+    "    def do_GET(self):",
+    """    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        choice = {"token_ids": [1], "finish_reason": "length"}
+        rounded = {"kv": {"0": 1}, "activations": {"q": 1}}
+        data = json.dumps({"choices": [choice], "results": [rounded]}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def do_GET(self):""",
+)
 STRANGER = ENGINE.replace('sys.argv[sys.argv.index("--served-model-name") + 1]', '"stranger"')
 DIES = "print('torch: out of memory')\nraise SystemExit(1)\n"
 HANGS = "import time\nprint('still loading', flush=True)\ntime.sleep(60)\n"
@@ -131,6 +146,19 @@ def test_other_kernel_than_the_schemes(
     ):
         pass
     assert "the engine took CPUWNA16LinearKernel" in str(caught.value)
+
+
+def test_simulation_must_have_loaded(
+    workspace: Workspace, make_environment: FakeEnvironment
+) -> None:
+    make_environment("serve", ROUNDS)
+    with start(plan(simulated={"kv": 1, "activations": 1}), workspace, silent):
+        pass
+    with (
+        pytest.raises(EngineError, match="activations were rounded in 1 of 2 places"),
+        start(plan(simulated={"kv": 1, "activations": 2}), workspace, silent),
+    ):
+        pass
 
 
 def test_fixed_port_that_is_taken(workspace: Workspace, make_environment: FakeEnvironment) -> None:
