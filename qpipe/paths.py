@@ -62,6 +62,11 @@ class Workspace:
         """The calibration set of one mix."""
         return self.out / "calib" / mix
 
+    @property
+    def calibration_check(self) -> Path:
+        """How well the calibration set covers what is evaluated."""
+        return self.out / "calib_check.json"
+
     def checkpoint(self, variant: str) -> Path:
         """A variant's checkpoint; the baseline's is the model itself."""
         return self.model if variant == "bf16" else self.out / "models" / variant

@@ -138,6 +138,7 @@ def test_what_decides_a_result_is_a_parameter_or_a_dependency(stages: Stages) ->
     # Each is read by the stage's command, so a change must run it again.
     assert {"model"} <= params("model")
     assert {"calibration"} <= params("calibrate")
+    assert {"calibration", "evaluation", "fidelity"} <= params("check-calibration")
     assert {"serve", "baseline", "fidelity", "evaluation", "bench"} <= params("baseline")
     assert {"variants", "sensitivity", "fallback"} <= params("compare")
     assert {"gate"} <= params("gate")
@@ -145,6 +146,22 @@ def test_what_decides_a_result_is_a_parameter_or_a_dependency(stages: Stages) ->
         if name.startswith("measure@"):
             variant = name.partition("@")[2]
             assert {"serve", f"variants.{variant}"} <= params(name)
+
+
+def test_a_changed_question_builds_no_checkpoint_again(stages: Stages) -> None:
+    changed = {"evalsets", "out/inputs/evaluation.json"}
+    while True:
+        again = [
+            stage for stage in stages.values()
+            if any(covers(dep, one) or covers(one, dep) for dep in stage.get("deps", []) for one in changed)
+        ]  # fmt: skip
+        outs = {out for stage in again for out in stage["outs"]}
+        if outs <= changed:
+            break
+        changed |= outs
+    assert "out/calib_check.json" in changed and "out/eval/bf16" in changed
+    assert not changed & {"out/calib", "out/model"}
+    assert not [out for out in changed if covers("out/models", out) and "-mixed" not in out]
 
 
 def test_compare_restored_from_the_cache_is_enough_for_the_report(tmp_path: Path) -> None:
@@ -175,8 +192,8 @@ def test_code_that_a_stage_runs_is_a_dependency(stages: Stages) -> None:
             assert covered, f"{name} runs qpipe/{package} and does not depend on it"
         for worker in re.findall(r'run_worker\(\s*"\w+",\s*"(\w+)"', text):
             path = f"qpipe/workers/{worker}.py"
-            if (name, worker) == ("baseline", "simulate"):
-                continue  # 16-bit weights need no stand-in
+            if worker == "simulate" and name in ("baseline", "check-calibration"):
+                continue  # 16-bit weights need no stand-in; the check serves nothing
             assert path in code, f"{name} runs {path} and does not depend on it"
         for helper in helpers(file for file in files if file.parent.name == "workers"):
             assert helper in code, f"{name} runs {helper} and does not depend on it"

@@ -3,11 +3,13 @@
 from qpipe.calibration._allocate import allocate
 from qpipe.calibration._build import build_calibration
 from qpipe.calibration._mix import Document, Mix, Source, load_mix, read_mix
+from qpipe.calibration._tokenize import Tokenizer
 
 __all__ = [
     "Document",
     "Mix",
     "Source",
+    "Tokenizer",
     "allocate",
     "build_calibration",
     "load_mix",

@@ -13,9 +13,9 @@ from typing import Any
 from qpipe.calibration._allocate import allocate, largest_remainder
 from qpipe.calibration._mix import Document, Mix, read_mix, shown
 from qpipe.calibration._tokenize import Tokenizer
-from qpipe.errors import ConfigError, Fault
+from qpipe.errors import ConfigError, Fault, QpipeError
 from qpipe.paths import Workspace
-from qpipe.records import SCHEMA_VERSION, digest, staged_dir, write_json, write_text
+from qpipe.records import SCHEMA_VERSION, digest, read_json, staged_dir, write_json, write_text
 
 __all__ = ["build_calibration", "chunk"]
 
@@ -25,9 +25,18 @@ class _Cut:
     """One source in tokens."""
 
     lengths: list[int]
+    ends: list[int]
+    """Where each document ends in the joined stream."""
     total: int
     rows: list[list[int]]
     dropped: int
+
+    def not_drawn(self, picks: list[int]) -> int:
+        """Documents of which no token stands in the rows ``picks``."""
+        size = (self.total - self.dropped) // len(self.rows) if self.rows else 1
+        taken = {pick * size + at for pick in picks for at in range(size)}
+        spans = zip(self.lengths, self.ends, strict=True)
+        return sum(taken.isdisjoint(range(end - length, end)) for length, end in spans)
 
 
 def build_calibration(
@@ -40,6 +49,8 @@ def build_calibration(
     trust_remote_code: bool = False,
 ) -> dict[str, Any]:
     """Draw ``samples`` rows of exactly ``tokens`` tokens; returns what ``report.json`` says.
+
+    A set that is there already and would be the same is left as it lies.
 
     Raises:
         ConfigError: the mix or a text has faults, or the texts do not give that many rows.
@@ -60,7 +71,8 @@ def build_calibration(
 
     weights = {name: source.weight for name, source in mix.sources.items()}
     drawn = allocate(samples, weights, available)
-    rows = _draw(mix, cuts, drawn, seed)
+    picks = {name: _pick(len(cuts[name].rows), drawn[name], f"{seed}/{name}") for name in drawn}
+    rows = _rows(mix, cuts, picks, seed)
     report: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         "hash": digest(rows),
@@ -70,14 +82,23 @@ def build_calibration(
         "mix": mix_name,
         "tokenizer_hash": tokenizer.hash,
         "eos_token_id": tokenizer.eos,
-        **_account(mix, cuts, drawn, samples),
+        **_account(mix, cuts, picks, samples),
     }
     report["notes"] += tokenizer.notes
-    with staged_dir(out_dir) as staged:
-        lines = [json.dumps(row, separators=(",", ":")) + "\n" for row in rows]
-        write_text(staged / "calib.jsonl", "".join(lines))
-        write_json(staged / "report.json", report)
+    lines = "".join(json.dumps(row, separators=(",", ":")) + "\n" for row in rows)
+    if not _lies_there(out_dir, lines, report):
+        with staged_dir(out_dir) as staged:
+            write_text(staged / "calib.jsonl", lines)
+            write_json(staged / "report.json", report)
     return report
+
+
+def _lies_there(folder: Path, lines: str, report: dict[str, Any]) -> bool:
+    try:
+        found = (folder / "calib.jsonl").read_text(encoding="utf-8")
+        return found == lines and read_json(folder / "report.json", "qpipe calibrate") == report
+    except (OSError, UnicodeDecodeError, QpipeError):
+        return False
 
 
 def chunk(stream: list[int], tokens: int, prefix: list[int]) -> tuple[list[list[int]], int]:
@@ -98,20 +119,22 @@ def _cut(
     cuts = {}
     for name, texts in documents.items():
         encoded = [tokenizer.encode(text, faults) for text in texts]
-        stream = tokenizer.join(encoded)
-        cuts[name] = _Cut(
-            [len(ids) for ids in encoded], len(stream), *chunk(stream, tokens, tokenizer.prefix)
-        )
+        stream, ends = tokenizer.join(encoded)
+        lengths = [len(ids) for ids in encoded]
+        cuts[name] = _Cut(lengths, ends, len(stream), *chunk(stream, tokens, tokenizer.prefix))
     if faults:
         raise ConfigError(faults)
     return cuts
 
 
-def _draw(mix: Mix, cuts: dict[str, _Cut], drawn: dict[str, int], seed: int) -> list[Any]:
+def _pick(available: int, count: int, seed: str) -> list[int]:
+    # A seed a source: changing one source leaves the draw from the others as it was.
+    return random.Random(seed).sample(range(available), count)
+
+
+def _rows(mix: Mix, cuts: dict[str, _Cut], picks: dict[str, list[int]], seed: int) -> list[Any]:
     rows = []
     for name, source in mix.sources.items():
-        # A seed of its own: changing one source leaves the draw from the others as it was.
-        picks = random.Random(f"{seed}/{name}").sample(range(len(cuts[name].rows)), drawn[name])
         rows += [
             {
                 "id": f"{name}-{index:05d}",
@@ -119,7 +142,7 @@ def _draw(mix: Mix, cuts: dict[str, _Cut], drawn: dict[str, int], seed: int) -> 
                 "category": source.category,
                 "input_ids": cuts[name].rows[index],
             }
-            for index in picks
+            for index in picks[name]
         ]
     # Schemes may take only the first rows, so every stretch has to be a mix.
     random.Random(seed).shuffle(rows)
@@ -127,8 +150,9 @@ def _draw(mix: Mix, cuts: dict[str, _Cut], drawn: dict[str, int], seed: int) -> 
 
 
 def _account(
-    mix: Mix, cuts: dict[str, _Cut], drawn: dict[str, int], samples: int
+    mix: Mix, cuts: dict[str, _Cut], picks: dict[str, list[int]], samples: int
 ) -> dict[str, Any]:
+    drawn = {name: len(indices) for name, indices in picks.items()}
     weights = {name: source.weight for name, source in mix.sources.items()}
     asked = largest_remainder(samples, weights)
     sources = {
@@ -141,6 +165,8 @@ def _account(
             "weight_got": round(drawn[name] / samples, 6),
             "documents": len(cut.lengths),
             "tokens": cut.total,
+            "rows_not_drawn": len(cut.rows) - drawn[name],
+            "documents_not_drawn": cut.not_drawn(picks[name]),
             "dropped_tail_tokens": cut.dropped,
             "document_tokens": {
                 "min": min(cut.lengths),
@@ -158,5 +184,12 @@ def _account(
         " the other sources gave the rest"
         for name in sources
         if drawn[name] < asked[name]
+    ]
+    notes += [
+        f"'{name}' gives no row: its weight is too small for {samples} rows"
+        if cut.rows
+        else f"'{name}' gives no row: all its text is shorter than one"
+        for name, cut in cuts.items()
+        if not drawn[name]
     ]
     return {"rows_by_category": dict(by_category), "sources": sources, "notes": notes}

@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 from qpipe.config import load_yaml
 from qpipe.config._base import Model, Name
 from qpipe.errors import ConfigError, Fault
-from qpipe.jsonl import read_jsonl
+from qpipe.jsonl import encoding_problem, read_jsonl
 
 __all__ = ["Document", "Message", "Mix", "Source", "load_mix", "read_mix"]
 
@@ -102,12 +102,11 @@ def shown(path: Path, root: Path) -> str:
 
 
 def _read_text(path: Path, where: str, source: Source, faults: list[Fault]) -> list[Document]:
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        message = f"not UTF-8 (byte {error.start})"
-        faults.append(Fault(where, "text", message, "save the file as UTF-8"))
+    data = path.read_bytes()
+    if problem := encoding_problem(data):
+        faults.append(Fault(where, "text", *problem))
         return []
+    text = data.decode("utf-8-sig").replace("\r\n", "\n")
     parts = re.split(r"^---[ \t]*$", text, flags=re.MULTILINE)
     return [Document(where, part.strip("\n")) for part in parts if part.strip()]
 

@@ -67,14 +67,21 @@ class Tokenizer:
         # Templates write BOS themselves; rows get it from the prefix.
         return ids[len(self.prefix) :] if self.prefix and ids[:1] == self.prefix else ids
 
-    def join(self, documents: list[list[int]]) -> list[int]:
-        """One stream with EOS between documents."""
+    def decode(self, ids: list[int]) -> str:
+        """The text of token ids, without special tokens."""
+        text: str = self._inner.decode(ids, skip_special_tokens=True)
+        return text
+
+    def join(self, documents: list[list[int]]) -> tuple[list[int], list[int]]:
+        """One stream with EOS between documents, and where each document ends in it."""
         stream: list[int] = []
+        ends = []
         for ids in documents:
             if stream and stream[-1] not in self._stops:
                 stream.append(self.eos)
             stream += ids
-        return stream
+            ends.append(len(stream))
+        return stream, ends
 
     def _render(self, document: Document, faults: list[Fault]) -> str | None:
         from jinja2 import TemplateError

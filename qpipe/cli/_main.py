@@ -264,11 +264,17 @@ def model() -> None:
 
 
 @cli.command()
-def calibrate() -> None:
-    """Build the calibration set.
+@click.option("--check", is_flag=True, help="Compare the set with what is evaluated.")
+@click.option("--json", "as_json", is_flag=True, help="Print the report, or the check, as JSON.")
+def calibrate(check: bool, as_json: bool) -> None:
+    """Build the calibration set; with --check also see whether it covers what is evaluated.
 
-    Example: qpipe calibrate
+    The check writes out/calib_check.json and warns of categories whose tokens, scripts or
+    activations calibration hardly shows. Evaluation or held-out text in the mix is an error.
+
+    Example: qpipe calibrate --check
     """
+    import json
     from pathlib import Path
 
     from qpipe.calibration import build_calibration
@@ -278,10 +284,38 @@ def calibrate() -> None:
     out = workspace.calibration(Path(use.mix).stem)
     mix = workspace.root / use.mix
     trust = config.release.model.trust_remote_code
-    report = build_calibration(mix, workspace.model, out, use.samples, use.tokens, use.seed, trust)
-    click.echo(f"{use.mix}: {report['samples']} rows of {report['tokens']} tokens")
-    for note in report["notes"]:
-        click.echo(f"  note: {note}")
+    record = build_calibration(mix, workspace.model, out, use.samples, use.tokens, use.seed, trust)
+    if not as_json:
+        click.echo(f"{use.mix}: {record['samples']} rows of {record['tokens']} tokens")
+        for note in record["notes"]:
+            click.echo(f"  note: {note}")
+    if check:
+        from qpipe.coverage import check_calibration
+
+        with _progress("check") as progress:
+            record = check_calibration(config, progress)
+        if not as_json:
+            _show_check(record)
+    if as_json:
+        click.echo(json.dumps(record, indent=2, ensure_ascii=False))
+
+
+def _show_check(record: dict[str, Any]) -> None:
+    from rich.console import Console
+
+    from qpipe.coverage import check_table
+
+    console = Console()
+    console = console if console.is_terminal else Console(width=160)
+    console.print(check_table(record))
+    for overlap in record["overlap"]["listed"]:
+        click.echo(f"note: {overlap['text']} and {overlap['source']} share '{overlap['shared']}'")
+    for note in record["notes"]:
+        click.echo(f"note: {note}")
+    for warning in record["warnings"]:
+        click.echo(f"warning: {warning['group'] or record['mix']}: {'; '.join(warning['reasons'])}")
+        click.echo(f"  mend: {warning['mend']}")
+    click.echo(f"calibration check: {record['verdict']}")
 
 
 @cli.command()

@@ -9,14 +9,21 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from qpipe.config import BusinessSuite, Config, load_yaml
 from qpipe.errors import ConfigError, Fault
-from qpipe.evalset._leaks import Text, find_leaks
+from qpipe.evalset._leaks import SIGNS, WORDS, Leak, Text, find_leaks
 from qpipe.evalset._length import length_faults
 
 if TYPE_CHECKING:
     from qpipe.calibration import Document
     from qpipe.evaluation import Placed
 
-__all__ = ["Suites", "all_suites", "check_evalsets", "suite_faults"]
+__all__ = [
+    "Suites",
+    "all_suites",
+    "calibration_leaks",
+    "check_evalsets",
+    "leak_fault",
+    "suite_faults",
+]
 
 Suites = Mapping[str, tuple[Path, BusinessSuite]]
 """Suite files and what they say, by name."""
@@ -124,35 +131,73 @@ def _asked_twice(rows: Mapping[str, list[Placed]]) -> Iterator[Fault]:
         yield Fault(one.at, one.key, message, "ask something else, or remove the row")
 
 
+def calibration_leaks(
+    config: Config, words: int = WORDS, signs: int = SIGNS
+) -> tuple[list[Leak], int]:
+    """What business and held-out texts share with the calibration mix, and how many they are.
+
+    ``words`` and ``signs`` in a row count as shared: see :func:`find_leaks`.
+
+    Raises:
+        ConfigError: the mix, the held-out texts or the rows have faults.
+    """
+    from qpipe.calibration import read_mix
+    from qpipe.evaluation import read_business
+    from qpipe.fidelity import load_paragraphs
+
+    root, faults = config.workspace.root, list[Fault]()
+    _, documents = read_mix(root / config.release.calibration.mix, root)
+    placed = {
+        name: read_business(config.suite_files[name], suite, root, faults)
+        for name, suite in config.suites.items()
+        if isinstance(suite, BusinessSuite)
+    }
+    paragraphs = _paragraphs(config, load_paragraphs(config))
+    if faults:
+        raise ConfigError(faults)
+    targets = [*_rows(placed), *paragraphs]
+    return find_leaks(targets, _contents(documents), words, signs), len(targets)
+
+
+def leak_fault(leak: Leak) -> Fault:
+    """A text that stands in the calibration mix too."""
+    mend = "take it out of the calibration mix, or replace it here"
+    message = f"'{leak.shared}' stands in the calibration text too: {leak.source.where}"
+    return Fault(leak.target.where, leak.target.key, message, mend)
+
+
 def _leaks(
     config: Config,
     placed: Mapping[str, Mapping[str, list[Placed]]],
     held_out: Mapping[str, list[str]],
     documents: Mapping[str, list[Document]],
 ) -> Iterator[Fault]:
-    rows = [
-        Text(one.at, one.key, f"{suite}/{category}", one.row.text)
-        for suite, groups in placed.items()
-        for category, group in groups.items()
-        for one in group
-    ]
-    folder = config.release.fidelity.texts
-    paragraphs = [
-        Text(f"{folder}/{category}.txt", f"paragraph {number}", "", paragraph)
-        for category, parts in held_out.items()
-        for number, paragraph in enumerate(parts, start=1)
-    ]
-    for leak in find_leaks([*rows, *paragraphs], _contents(documents)):
-        target = leak.target
-        mend = "take it out of the calibration mix, or replace it here"
-        message = f"'{leak.shared}' stands in the calibration text too: {leak.source.where}"
-        yield Fault(target.where, target.key, message, mend)
+    rows, paragraphs = _rows(placed), _paragraphs(config, held_out)
+    yield from map(leak_fault, find_leaks([*rows, *paragraphs], _contents(documents)))
     for leak in find_leaks(rows, paragraphs):
         target, source = leak.target, leak.source
         mend = "ask something else, or replace the held-out text"
         place = f"{source.where}, {source.key}"
         message = f"'{leak.shared}' stands in the held-out text too: {place}"
         yield Fault(target.where, target.key, message, mend)
+
+
+def _rows(placed: Mapping[str, Mapping[str, list[Placed]]]) -> list[Text]:
+    return [
+        Text(one.at, one.key, f"{suite}/{category}", one.row.text)
+        for suite, groups in placed.items()
+        for category, group in groups.items()
+        for one in group
+    ]
+
+
+def _paragraphs(config: Config, held_out: Mapping[str, list[str]]) -> list[Text]:
+    folder = config.release.fidelity.texts
+    return [
+        Text(f"{folder}/{category}.txt", f"paragraph {number}", "", paragraph)
+        for category, parts in held_out.items()
+        for number, paragraph in enumerate(parts, start=1)
+    ]
 
 
 def _contents(documents: Mapping[str, Iterable[Document]]) -> Iterator[Text]:

@@ -44,20 +44,22 @@ class Leak:
     shared: str
 
 
-def find_leaks(targets: Sequence[Text], sources: Iterable[Text]) -> list[Leak]:
+def find_leaks(
+    targets: Sequence[Text], sources: Iterable[Text], words: int = WORDS, signs: int = SIGNS
+) -> list[Leak]:
     """The first thing that each target shares with any of ``sources``, in the targets' order.
 
-    That is ``WORDS`` words or ``SIGNS`` signs in a row, or the whole of a shorter text. What more
+    That is ``words`` words or ``signs`` signs in a row, or the whole of a shorter text. What more
     than a tenth of a group's targets share among themselves is their instruction, and no leak.
     """
     index: dict[Gram, list[int]] = {}
     for number, target in enumerate(targets):
-        for gram in set(_grams(target.content)):
+        for gram in set(_grams(target.content, words, signs)):
             index.setdefault(gram, []).append(number)
     _drop_instructions(index, targets)
     found: dict[int, Leak] = {}
     for source in sources:
-        for gram in _grams(source.content):
+        for gram in _grams(source.content, words, signs):
             for number in index.get(gram, ()):
                 if number not in found:
                     shared = " ".join(gram)
@@ -79,18 +81,18 @@ def _drop_instructions(index: dict[Gram, list[int]], targets: Sequence[Text]) ->
         index[gram] = [number for number in numbers if targets[number].group not in common]
 
 
-def _grams(text: str) -> Iterator[Gram]:
+def _grams(text: str, words: int, signs: int) -> Iterator[Gram]:
     plain = _MARKS.sub("", unicodedata.normalize("NFKC", text).casefold())
     parts = plain.split()
-    signs = "".join(parts)
-    unspaced = len(_NO_SPACES.findall(signs))
-    if _SHORT <= len(parts) < WORDS or (len(parts) < WORDS and SIGNS > unspaced >= SIGNS // 2):
+    joined = "".join(parts)
+    unspaced = len(_NO_SPACES.findall(joined))
+    if _SHORT <= len(parts) < words or (len(parts) < words and signs > unspaced >= signs // 2):
         yield tuple(parts)
-    yield from zip(*(parts[start:] for start in range(WORDS)), strict=False)
-    if unspaced < SIGNS // 2:
+    yield from zip(*(parts[start:] for start in range(words)), strict=False)
+    if unspaced < signs // 2:
         return
-    before = [0, *accumulate(bool(_NO_SPACES.match(sign)) for sign in signs)]
-    for start in range(len(signs) - SIGNS + 1):
+    before = [0, *accumulate(bool(_NO_SPACES.match(sign)) for sign in joined)]
+    for start in range(len(joined) - signs + 1):
         # Half of them: numbers and Latin words between are part of such a text.
-        if before[start + SIGNS] - before[start] >= SIGNS // 2:
-            yield (signs[start : start + SIGNS],)
+        if before[start + signs] - before[start] >= signs // 2:
+            yield (joined[start : start + signs],)

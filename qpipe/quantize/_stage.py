@@ -54,6 +54,8 @@ def make_variant(config: Config, variant: str, progress: Callable[[str], None]) 
         return manifest
     scheme = work.scheme
     rows, calibration_hash = _calibration(config, scheme)
+    if calibration_hash is not None:
+        _repeat_warnings(config, calibration_hash, progress)
     request: dict[str, Any] = {
         "model": str(workspace.model),
         "scheme": scheme.saved().model_dump(),
@@ -111,3 +113,17 @@ def _calibration(config: Config, scheme: Scheme) -> tuple[Path | None, str | Non
     folder = config.workspace.calibration(Path(config.release.calibration.mix).stem)
     report = read_json(folder / "report.json", "qpipe calibrate")
     return folder / "calib.jsonl", report["hash"]
+
+
+def _repeat_warnings(
+    config: Config, calibration_hash: str, progress: Callable[[str], None]
+) -> None:
+    """Say again what the check of this calibration set warned of, if it ran: it need not have."""
+    path = config.workspace.calibration_check
+    if not path.exists():
+        return
+    record = read_json(path, "qpipe calibrate --check")
+    if record["calibration_hash"] == calibration_hash:
+        for warning in record["warnings"]:
+            reasons = "; ".join(warning["reasons"])
+            progress(f"warning: calibration: {warning['group'] or record['mix']}: {reasons}")

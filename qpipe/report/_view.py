@@ -141,6 +141,7 @@ class View:
     rows: list[Row]
     sensitivity: dict[str, list[dict[str, Any]]]
     calibration: dict[str, dict[str, Any]]
+    """The report of the mix in use, by mix name; ``check``: what its check found."""
 
     @property
     def baseline(self) -> Row:
@@ -249,7 +250,10 @@ def _calibration(config: Config) -> dict[str, dict[str, Any]]:
     """The report of the mix in use, by mix name."""
     name = Path(config.release.calibration.mix).stem
     report = _optional(config.workspace.calibration(name) / "report.json", "qpipe calibrate")
-    return {name: report} if report else {}
+    check = _optional(config.workspace.calibration_check, "qpipe calibrate --check")
+    if check.get("calibration_hash") != report.get("hash"):
+        check = {}  # of another set
+    return {name: {**report, "check": check}} if report else {}
 
 
 def _optional(path: Path, made_by: str) -> dict[str, Any]:

@@ -78,6 +78,47 @@ def test_a_short_source_is_reported(mix, tokenizer_dir, tmp_path):
     assert build_calibration(mix, tokenizer_dir, tmp_path / "out", 4, 16, 0)["notes"] == []
 
 
+def test_nothing_is_dropped_without_a_word(mix, tokenizer_dir, tmp_path):
+    report = build_calibration(mix, tokenizer_dir, tmp_path / "out", 5, 16, 0)
+    for source in report["sources"].values():
+        assert source["rows_available"] == source["rows_drawn"] + source["rows_not_drawn"]
+    # One row of six conversations of 50 tokens and more.
+    talk = report["sources"]["talk"]
+    assert (talk["rows_drawn"], talk["documents"]) == (1, 6)
+    assert talk["documents_not_drawn"] >= 4
+    every = sum(source["rows_available"] for source in report["sources"].values())
+    report = build_calibration(mix, tokenizer_dir, tmp_path / "out", every, 16, 0)
+    for source in report["sources"].values():
+        assert (source["rows_not_drawn"], source["documents_not_drawn"]) == (0, 0)
+
+
+def test_a_source_that_gives_no_row_is_noted(write_mix, tokenizer_dir, tmp_path):
+    sources = {
+        "tiny": {"file": "t.txt"},
+        "light": {"file": "a.txt", "weight": 0.001},
+        "a": {"file": "a.txt"},
+    }
+    mix = write_mix(sources, {"t.txt": "0123", "a.txt": "abcdefgh" * 20})
+    notes = build_calibration(mix, tokenizer_dir, tmp_path / "out", 2, 16, 0)["notes"]
+    assert "'tiny' gives no row: all its text is shorter than one" in notes
+    assert "'light' gives no row: its weight is too small for 2 rows" in notes
+
+
+def test_the_same_set_is_left_as_it_lies(mix, tokenizer_dir, tmp_path):
+    out = tmp_path / "out"
+    build_calibration(mix, tokenizer_dir, out, 12, 16, 1)
+    before = (out / "calib.jsonl").stat().st_ino
+    build_calibration(mix, tokenizer_dir, out, 12, 16, 1)
+    assert (out / "calib.jsonl").stat().st_ino == before
+    for damage in ("", "{}\n"):
+        (out / "calib.jsonl").write_text(damage)
+        build_calibration(mix, tokenizer_dir, out, 12, 16, 1)
+        assert len(read_rows(out)) == 12
+    (out / "report.json").unlink()
+    build_calibration(mix, tokenizer_dir, out, 12, 16, 1)
+    assert (out / "report.json").exists()
+
+
 def test_the_seed_decides_the_draw(mix, tokenizer_dir, tmp_path):
     first, again, other = (
         build_calibration(mix, tokenizer_dir, tmp_path / name, 12, 16, seed)

@@ -83,3 +83,22 @@ def test_all_faults_are_reported_together(write_mix, tmp_path):
 def test_the_mix_file_is_checked(write_mix, tmp_path, source, key):
     path = write_mix({"a": {"file": "a.txt", **source}}, {"a.txt": "x"})
     assert ("calib/mix.yaml", key) in faults_of(path, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "message"),
+    [
+        ("utf-16", "UTF-16 (the byte order mark at byte 0)"),
+        ("utf-16-le", "byte 1 is NUL"),
+        ("latin-1", "not UTF-8 (byte 3)"),
+    ],
+)
+def test_another_encoding_is_named(write_mix, tmp_path, encoding, message):
+    files = {"a.txt": "café".encode(encoding), "b.jsonl": '{"text": "café"}'.encode(encoding)}
+    path = write_mix({"a": {"file": "a.txt"}, "b": {"file": "b.jsonl", "format": "jsonl"}}, files)
+    with pytest.raises(ConfigError) as caught:
+        load_mix(path, tmp_path)
+    text, rows = caught.value.faults
+    assert (text.file, rows.file.partition(":")[0]) == ("calib/a.txt", "calib/b.jsonl")
+    assert message in text.message
+    assert "iconv" in text.mend and "iconv" in rows.mend

@@ -413,3 +413,46 @@ def test_dry_run_of_what_does_not_fit(dry: Any, tmp_path: Path) -> None:
     code, out, err = dry("quantize", "gptq", "--dry-run")
     assert (code, out) == (3, "")
     assert "weights.group_size: 256 does not divide 128 inputs" in err
+
+
+def test_calibrate(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_workspace(tmp_path, release_body())
+    report = {"samples": 2, "tokens": 8, "notes": ["a note"]}
+    monkeypatch.setattr("qpipe.calibration.build_calibration", lambda *_: report)
+    code, out, _ = run("calibrate")
+    assert (code, out) == (0, "calib/mix.yaml: 2 rows of 8 tokens\n  note: a note\n")
+    code, out, _ = run("calibrate", "--json")
+    assert (code, json.loads(out)) == (0, report)
+
+    listed = {"text": "mine.jsonl:1, prompt", "source": "a.txt", "shared": "eight words"}
+    warning = {"group": "held-out/code", "reasons": ["far", "few"], "mend": "add code"}
+    record = {
+        "verdict": "warn",
+        "mix": "calib/mix.yaml",
+        "groups": {
+            "held-out/code": {
+                "tokens": 1200,
+                "drawn_coverage": 0.5,
+                "coverage_reference": None,
+                "drawn_js": 0.5,
+                "js_reference": 0.25,
+                "scripts": {},
+            }
+        },
+        "overlap": {"listed": [listed]},
+        "notes": ["not compared"],
+        "warnings": [warning],
+    }
+    monkeypatch.setattr("qpipe.coverage.check_calibration", lambda *_: record)
+    code, out, _ = run("calibrate", "--check")
+    assert code == 0  # a warning stops nothing
+    for line in (
+        "warning: held-out/code: far; few\n  mend: add code\n",
+        "note: mine.jsonl:1, prompt and a.txt share 'eight words'\n",
+        "note: not compared\n",
+        "0.50 (0.25)",
+        "calibration check: warn\n",
+    ):
+        assert line in out
+    code, out, _ = run("calibrate", "--check", "--json")
+    assert (code, json.loads(out)) == (0, record)

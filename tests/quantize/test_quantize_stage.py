@@ -137,3 +137,25 @@ def test_dead_worker_leaves_nothing(config: Config, monkeypatch: pytest.MonkeyPa
     with pytest.raises(WorkerError):
         make_variant(config, "gptq", silent)
     assert list((config.workspace.out / "models").iterdir()) == []
+
+
+def test_what_the_calibration_check_warned_of_is_said_again(
+    config: Config, asked: list[dict[str, Any]]
+) -> None:
+    warnings = [
+        {"group": "held-out/code", "reasons": ["few tokens", "far"]},
+        {"group": None, "reasons": ["2 of 12 rows repeat another one"]},
+    ]
+    record = {"calibration_hash": "d" * 64, "mix": "calib/mix.yaml", "warnings": warnings}
+    write_json(config.workspace.calibration_check, record)
+    said: list[str] = []
+    make_variant(config, "gptq", said.append)
+    assert said == [
+        "warning: calibration: held-out/code: few tokens; far",
+        "warning: calibration: calib/mix.yaml: 2 of 12 rows repeat another one",
+    ]
+    said.clear()
+    make_variant(config, "fp8", said.append)  # takes no rows
+    write_json(config.workspace.calibration_check, {**record, "calibration_hash": "e" * 64})
+    make_variant(config, "gptq", said.append)  # the check of another set
+    assert said == []

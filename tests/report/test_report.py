@@ -254,3 +254,72 @@ def test_a_release_of_log_likelihoods_alone(tmp_path: Path) -> None:
     html = page(config, "index.html")
     assert 'id="plot-accuracy-speed"' not in html and 'id="plot-throughput"' in html
     verdict_table(config)
+
+
+def test_what_calibration_covers(tmp_path: Path) -> None:
+    config = measured(tmp_path)
+    compare(config)
+    gate(config)
+    folder = config.workspace.calibration("mix")
+    built = read_json(folder / "report.json", "-")
+    source = {
+        "documents": 12,
+        "documents_not_drawn": 3,
+        "rows_drawn": 8,
+        "rows_not_drawn": 21,
+        "dropped_tail_tokens": 177,
+        "document_tokens": {"max": 230},
+    }
+    write_json(folder / "report.json", {**built, "sources": {"sums": source}})
+    figures = {
+        "tokens": 1234,
+        "drawn_coverage": 0.43,
+        "coverage_reference": 0.87,
+        "drawn_js": 0.66,
+        "js_reference": None,
+        "scripts": {"HAN": 0.92, "LATIN": 0.08},
+        "lengths": {"longest": 700, "histogram": {"64": 5, "1024": 1}},
+    }
+    inside = {
+        "exceeding": 0.021,
+        "exceeding_reference": 0.004,
+        "similarity": 0.931,
+        "similarity_reference": 0.977,
+    }
+    warning = {"group": "held-out/han", "reasons": ["far", "few"], "mend": "add Chinese text"}
+    share = {"share": 0.125}
+    check = {
+        "calibration_hash": "c" * 64,
+        "mix": "calib/mix.yaml",
+        "verdict": "warn",
+        "warnings": [warning, {**warning, "group": None}],
+        "notes": ["'mmlu' is not compared"],
+        "groups": {"held-out/han": {**figures, "activations": inside}, "core/math": figures},
+        "calibration": {
+            "lengths": {"sums": {"longest": 230, "histogram": {"256": 12}}},
+            "duplicates": {"rows": share, "documents": share},
+        },
+        "activations": {"factor": 1.5},
+    }
+    write_json(config.workspace.calibration_check, check)
+    report(config)
+    for name in ("index.html", "report.md"):
+        text = page(config, name).replace("&#39;", "'")
+        for shown in (
+            *(
+                "held-out/han",
+                "core/math",
+                "far; few",
+                "add Chinese text",
+                "'mmlu' is not compared",
+            ),
+            *("43%", "(87%)", "0.66", "2.1%", "(0.4%)", "0.931", "Han 92%", "sums", "177", "21"),
+        ):
+            assert shown in text, (name, shown)
+        assert "Latin 8%" not in text
+    assert "≤ 1024: 1" in page(config, "index.html") and "12.5%" in page(config, "index.html")
+    test_markdown_tables_are_rectangular(config)
+    # A set that was built anew since is another one.
+    write_json(config.workspace.calibration_check, {**check, "calibration_hash": "d" * 64})
+    report(config)
+    assert "held-out/han" not in page(config, "report.md")

@@ -1,0 +1,74 @@
+"""What held-out texts do inside the model that calibration rows never did."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from qpipe.calibration import Tokenizer
+from qpipe.config import Config
+from qpipe.envs import described, run_worker
+from qpipe.model import linears
+from qpipe.schemes import quantized_modules
+
+__all__ = ["FACTOR", "compare_activations", "cut"]
+
+TOKENS = 4096
+"""Tokens a side: seconds for a small model on a CPU."""
+ROW = 256
+"""Tokens of a row at most, so that few long rows are not all there is to see."""
+FACTOR = 1.5
+"""A channel exceeds calibration where its maximum is more than so many times the one seen there."""
+
+
+def compare_activations(
+    config: Config,
+    tokenizer: Tokenizer,
+    rows: Sequence[Sequence[int]],
+    held_out: Mapping[str, list[list[int]]],
+    kin: Mapping[str, str],
+    progress: Callable[[str], None],
+) -> dict[str, Any]:
+    """The worker's ``groups`` by name, or ``left_out`` with the reason why it did not run.
+
+    ``held_out`` has each group's texts as token ids, ``kin`` each group's category.
+
+    Raises:
+        EnvError: the worker refused. WorkerError: it died.
+    """
+    workspace = config.workspace
+    environment = described("quantize", workspace)
+    if not environment.ready:
+        return {"left_out": "environment 'quantize' is not ready: run `qpipe env sync quantize`"}
+    if not list(workspace.model.glob("*.safetensors")):
+        return {"left_out": "there are no weights in out/model: run `qpipe model`"}
+    known = linears(workspace.model)
+    modules = {
+        module.name
+        for scheme in config.schemes.values()
+        for module in quantized_modules(scheme, known)
+    } or {module.name for module in known}
+    a_group = TOKENS // max(1, len(held_out))
+    sets = {"calibration": [list(row[:ROW]) for row in rows[: TOKENS // min(ROW, len(rows[0]))]]}
+    sets |= {name: cut(texts, tokenizer, a_group) for name, texts in held_out.items()}
+    request = {
+        "model": str(workspace.model),
+        "trust_remote_code": config.release.model.trust_remote_code,
+        "modules": sorted(modules),
+        "sets": {name: found for name, found in sets.items() if found},
+        "kin": dict(kin),
+        "factor": FACTOR,
+    }
+    done = run_worker("quantize", "coverage", request, workspace, "check", progress)
+    return {"factor": FACTOR, **done}
+
+
+def cut(texts: list[list[int]], tokenizer: Tokenizer, tokens: int) -> list[list[int]]:
+    """Rows like those of calibration: texts joined by EOS, ``tokens`` of them, BOS ahead of each.
+
+    The last row may be short, but not so short that it is mostly beginning.
+    """
+    stream = tokenizer.join(texts)[0][:tokens]
+    size = ROW - len(tokenizer.prefix)
+    rows = [tokenizer.prefix + stream[at : at + size] for at in range(0, len(stream), size)]
+    return [row for row in rows if len(row) >= ROW // 8]
