@@ -70,6 +70,8 @@ def test_size_decides_neither_for_nor_against_a_set():
     group, others = words(rng, 0, 400), [words(rng, 0, 400, 8) for _ in range(4)]
     small, large = (nearness(group, words(rng, 0, 400, size), others) for size in (8, 200))
     assert small.js - large.js > 0.1  # what a bare divergence would say
+    # Both sides are as large as the smaller one: all rows, or all the other texts.
+    assert (small.drawn_tokens, large.drawn_tokens) == (8 * 64, 4 * 8 * 64)
     for found in (small, large):
         assert found.drawn_js == pytest.approx(found.js_reference, abs=0.05)
         assert found.drawn_coverage == pytest.approx(found.coverage_reference, abs=0.05)

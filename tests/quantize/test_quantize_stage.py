@@ -150,7 +150,8 @@ def test_what_the_calibration_check_warned_of_is_said_again(
     write_json(config.workspace.calibration_check, record)
     said: list[str] = []
     make_variant(config, "gptq", said.append)
-    assert said == [
+    about_it = [line for line in said if "calibration" in line]
+    assert about_it == [
         "warning: calibration: held-out/code: few tokens; far",
         "warning: calibration: calib/mix.yaml: 2 of 12 rows repeat another one",
     ]
@@ -158,4 +159,4 @@ def test_what_the_calibration_check_warned_of_is_said_again(
     make_variant(config, "fp8", said.append)  # takes no rows
     write_json(config.workspace.calibration_check, {**record, "calibration_hash": "e" * 64})
     make_variant(config, "gptq", said.append)  # the check of another set
-    assert said == []
+    assert not any("calibration" in line for line in said)
