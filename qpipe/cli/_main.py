@@ -133,7 +133,7 @@ def doctor(schemes: tuple[str, ...], run: bool, as_json: bool) -> None:
     if failed:
         raise EngineError(
             f"{len(failed)} of {len(chosen)} schemes do not run as declared: {', '.join(failed)}",
-            mend="see what the table says of them, and the logs under .qpipe/doctor",
+            mend="see what the table says of them, and the logs in .qpipe/logs/doctor",
         )
 
 

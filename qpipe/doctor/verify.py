@@ -28,7 +28,8 @@ from qpipe.serving import Plan, plan_serving, start
 __all__ = ["verify"]
 
 Progress = Callable[[str], None]
-TWIN = "twin"
+TWIN = "-simulated"
+"""Ends the name of a native scheme's imitation."""
 # Sizes that every group, block and head of the checked-in schemes divides.
 TINY = {"hidden": 256, "head": 64}
 ROWS, ROW_TOKENS = 8, 64
@@ -62,6 +63,11 @@ class Scratch(Workspace):
         """Those of ``home``."""
         return self.home.envs
 
+    @property
+    def logs(self) -> Path:
+        """Those of ``home``: they outlive this workspace."""
+        return self.home.logs / "doctor"
+
 
 def verify(
     workspace: Workspace,
@@ -79,22 +85,22 @@ def verify(
     Raises:
         QpipeError: the 16-bit model itself cannot be made or served.
     """
-    first = next(iter(schemes.values()))  # a release has one
+    first = next(iter(schemes.items()))  # a release has one
     scratch = _scratch(workspace, first, progress)
     texts = _texts()
     progress("the 16-bit model")
-    _, baseline = _served(_config(scratch, first), BASELINE, hardware, texts)
+    _, baseline = _served(_config(scratch, *first), BASELINE, hardware, texts)
     entries: dict[str, Any] = {}
     for name, scheme in schemes.items():
         progress(name)
-        entry = _examined(_config(scratch, scheme), hardware, texts, baseline)
+        entry = _examined(_config(scratch, name, scheme), name, hardware, texts, baseline)
         keep(workspace, name, scheme, hardware, entry)
         entries[name] = entry
     shutil.rmtree(scratch.root, ignore_errors=True)
     return entries
 
 
-def _scratch(workspace: Workspace, first: Scheme, progress: Progress) -> Scratch:
+def _scratch(workspace: Workspace, first: tuple[str, Scheme], progress: Progress) -> Scratch:
     """A tiny model with a calibration set, in a folder that nothing else uses."""
     root = workspace.state / "doctor"
     shutil.rmtree(root, ignore_errors=True)
@@ -104,7 +110,7 @@ def _scratch(workspace: Workspace, first: Scheme, progress: Progress) -> Scratch
     tiny.mkdir()
     request = {"output": str(tiny), **TINY}
     run_worker("quantize", "tiny", request, scratch, "tiny", progress)
-    make_model(_config(scratch, first), lambda _: None)
+    make_model(_config(scratch, *first), lambda _: None)
     draw = random.Random(0)
     rows = [[draw.randrange(2, TOKENS) for _ in range(ROW_TOKENS)] for _ in range(ROWS)]
     lines = [json.dumps({"input_ids": row}) + "\n" for row in rows]
@@ -115,11 +121,11 @@ def _scratch(workspace: Workspace, first: Scheme, progress: Progress) -> Scratch
     return scratch
 
 
-def _config(scratch: Scratch, scheme: Scheme) -> Config:
+def _config(scratch: Scratch, name: str, scheme: Scheme) -> Config:
     """A release of one scheme and of its simulation: another's faults must not stop it."""
-    variants = {"it": {"scheme": "it"}, TWIN: {"scheme": "it", "simulate": True}}
+    variants = {name: {"scheme": name}, name + TWIN: {"scheme": name, "simulate": True}}
     release = Release.model_validate({**RELEASE, "variants": variants})
-    return Config(scratch, release, {"it": scheme}, {}, {})
+    return Config(scratch, release, {name: scheme}, {}, {})
 
 
 def _texts() -> pd.DataFrame:
@@ -131,32 +137,35 @@ def _texts() -> pd.DataFrame:
 
 def _examined(
     config: Config,
+    name: str,
     hardware: Hardware,
     texts: pd.DataFrame,
     baseline: pd.DataFrame,
 ) -> dict[str, Any]:
-    mode = variant_mode(config, "it", hardware)
+    mode = variant_mode(config, name, hardware)
     entry: dict[str, Any] = {"mode": mode.mode, "outcome": "unsupported", "said": mode.reason}
     if mode.mode == "unsupported":
         return entry
     try:
-        make_variant(config, "it", lambda _: None)
-        said, measured = _served(config, "it", hardware, texts)
+        make_variant(config, name, lambda _: None)
+        said, measured = _served(config, name, hardware, texts)
         entry |= {"outcome": "ran", "said": "", **said}
         entry["kl"] = _kl(baseline, measured)
         if entry["kl"] == 0.0:
             raise EngineError("it answers exactly like the 16-bit model: nothing was quantized")
         if mode.mode == "native":
-            shutil.copytree(config.workspace.checkpoint("it"), config.workspace.checkpoint(TWIN))
-            _, twin = _served(config, TWIN, hardware, texts)
+            shutil.copytree(
+                config.workspace.checkpoint(name), config.workspace.checkpoint(name + TWIN)
+            )
+            _, twin = _served(config, name + TWIN, hardware, texts)
             entry |= {"twin_kl": _kl(baseline, twin), "direct_kl": _kl(twin, measured)}
             runs = mode.arithmetic.model_dump()
             _require_same(entry, any(runs[part] not in WIDE.values() for part in ROUNDED_LATE))
     except QpipeError as error:
         entry |= {"outcome": "failed", "said": error.message.splitlines()[0]}
     finally:
-        for name in ("it", TWIN):
-            shutil.rmtree(config.workspace.checkpoint(name), ignore_errors=True)
+        for each in (name, name + TWIN):
+            shutil.rmtree(config.workspace.checkpoint(each), ignore_errors=True)
     return entry
 
 

@@ -25,7 +25,7 @@ def work(request: dict[str, Any]) -> dict[str, Any]:
         for name in base.names_in(path):
             module = quantized.get(name)
             found = checkpoint.weight(module) if module else checkpoint.tensor(name)
-            tensors[name] = found.to(base.tensor(name).dtype)
+            tensors[name] = found.to(base.tensor(name).dtype).contiguous()
         save_file(tensors, output / path.name, metadata={"format": "pt"})
     for name in ("config.json", INDEX):
         if (base.folder / name).exists():

@@ -23,6 +23,8 @@ variants:
   w8a8: {scheme: smoothquant-w8a8}
   w4a16: {scheme: gptq-w4a16}
   kv8: {scheme: kv-fp8}
+  fp8: {scheme: fp8-dynamic}
+  kv4: {scheme: kv-int4}
 sensitivity:
   w4a16: {samples: 4, tokens: 32}
 fallback:

@@ -18,7 +18,8 @@ from tests.engine.conftest import ENVS
 pytestmark = pytest.mark.engine
 
 Qpipe = Callable[..., subprocess.CompletedProcess[str]]
-VARIANTS = ("bf16", "w8a8", "w4a16", "kv8", "w4a16-mixed")
+MADE = ("w8a8", "w4a16", "kv8", "fp8", "kv4")
+VARIANTS = ("bf16", *MADE, "w4a16-mixed")
 
 
 def read(path: Path) -> dict:
@@ -30,7 +31,7 @@ def released(workspace: Path, qpipe: Qpipe) -> Path:
     qpipe("validate")
     qpipe("model")
     qpipe("calibrate")
-    for variant in ("w8a8", "w4a16", "kv8"):
+    for variant in MADE:
         qpipe("quantize", variant)
     qpipe("sensitivity", "w4a16")
     qpipe("quantize", "w4a16-mixed")
@@ -44,7 +45,7 @@ def released(workspace: Path, qpipe: Qpipe) -> Path:
 def test_checkpoints_are_smaller_than_the_model(released: Path) -> None:
     sizes = {
         name: read(released / "models" / name / "manifest.json")["weights_gib"]
-        for name in VARIANTS[1:]
+        for name in (*MADE, "w4a16-mixed")
     }
     base = read(released / "model" / "manifest.json")["weights_gib"]
     assert sizes["w4a16"] < sizes["w4a16-mixed"] < base
@@ -67,6 +68,8 @@ def test_fidelity_orders_the_variants(released: Path) -> None:
     assert kl["bf16"] == 0.0
     assert 0 < kl["w8a8"] < kl["w4a16"]
     assert 0 < kl["kv8"] < kl["w4a16"]
+    assert 0 < kl["fp8"] < kl["w4a16"]
+    assert kl["kv8"] < kl["kv4"]
     assert kl["w4a16-mixed"] < kl["w4a16"]
 
 
@@ -135,12 +138,42 @@ def test_native_variants_have_speed_and_simulated_ones_do_not(released: Path) ->
     assert read(released / "bench" / "bf16.json")["provenance"]["mode"] == "native"
 
 
-def test_the_int8_kernel_is_read_from_the_engine(released: Path) -> None:
-    provenance = read(released / "bench" / "w8a8.json")["provenance"]
-    if provenance["hardware"]["gpus"]:
-        assert provenance["kernels"]
-    else:
-        assert provenance["kernels"] == ["CPUInt8ScaledMMLinearKernel"]
+def test_the_kernels_are_read_from_the_engine(released: Path) -> None:
+    native = {"w8a8": "CPUInt8ScaledMMLinearKernel", "w4a16": "CPUWNA16LinearKernel"}
+    for name, kernel in native.items():
+        provenance = read(released / "fidelity" / f"{name}.json")["provenance"]
+        if provenance["mode"] == "native":
+            gpus = provenance["hardware"]["gpus"]
+            assert provenance["kernels"] if gpus else kernel in provenance["kernels"]
+
+
+def test_a_saved_checkpoint_was_read_back(released: Path) -> None:
+    for name in ("w8a8", "w4a16", "kv8", "w4a16-mixed"):
+        manifest = read(released / "models" / name / "manifest.json")
+        done = manifest["quantize"]
+        assert done["peak_memory_gib"]["host"] > 0
+        assert 0 <= done["smoke"]["kl"] < 3
+        if name != "kv8":
+            assert set(done["weight_errors"]) == set(manifest["modules"])
+            assert all(0 < error < 0.5 for error in done["weight_errors"].values())
+
+
+def test_a_ready_made_checkpoint_is_judged_like_one_made_here(
+    released: Path, qpipe: Qpipe, tmp_path: Path
+) -> None:
+    root = tmp_path / "ready"
+    shutil.copytree(released.parent, root, symlinks=True)
+    release = root / "configs" / "release.yaml"
+    text = release.read_text(encoding="utf-8")
+    entry = '  ready: {scheme: gptq-w4a16, checkpoint: "path:theirs"}\n'
+    release.write_text(text.replace("variants:\n", f"variants:\n{entry}"), encoding="utf-8")
+    shutil.copytree(released / "models" / "w4a16", root / "theirs")
+    (root / "theirs" / "manifest.json").unlink()
+    qpipe("quantize", "ready", folder=root)
+    qpipe("fidelity", "ready", folder=root)
+    made, found = (read(root / "out" / "fidelity" / f"{name}.json") for name in ("w4a16", "ready"))
+    assert found["kl_mean"] == pytest.approx(made["kl_mean"], rel=0.02)
+    assert found["provenance"]["mode"] == made["provenance"]["mode"]
 
 
 def test_verdicts_reports_and_runs_exist(released: Path) -> None:
