@@ -12,17 +12,21 @@ pytestmark = pytest.mark.engine
 Qpipe = Callable[..., subprocess.CompletedProcess[str]]
 
 
-def test_a_scheme_is_verified_on_a_real_server(workspace: Path, qpipe: Qpipe) -> None:
-    """Static scales, an observer, groups and the plugin at once."""
-    done = qpipe("doctor", "--verify", "nvfp4", "--json")
-    (entry,) = json.loads(done.stdout)["schemes"].values()
-    assert entry["verified"]["outcome"] == "ran" and 0 < entry["verified"]["kl"] < 5
+def test_schemes_are_verified_on_a_real_server(workspace: Path, qpipe: Qpipe) -> None:
+    """Static scales, an observer, groups and the plugin at once; AWQ without an accelerator."""
+    names = ("nvfp4", "awq-w4a16-brief")
+
+    def seen(*options: str) -> dict[str, dict]:
+        done = qpipe("doctor", *options, *names, "--json")
+        return {k: v["verified"] for k, v in json.loads(done.stdout)["schemes"].items()}
+
+    found = seen("--verify")
+    for name in names:
+        assert found[name]["outcome"] == "ran" and 0 < found[name]["kl"] < 5
     # It is remembered until the scheme changes.
-    (again,) = json.loads(qpipe("doctor", "nvfp4", "--json").stdout)["schemes"].values()
-    assert again["verified"] == entry["verified"]
+    assert seen() == found
     path = workspace / "configs" / "schemes" / "nvfp4.yaml"
     text = path.read_text(encoding="utf-8")
     path.write_text(text.replace("title: ", "title: another "), encoding="utf-8")
-    (changed,) = json.loads(qpipe("doctor", "nvfp4", "--json").stdout)["schemes"].values()
-    assert changed["verified"] is None
+    assert seen() == {**found, "nvfp4": None}
     path.write_text(text, encoding="utf-8")
