@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -9,12 +10,13 @@ from typing import Any
 
 from qpipe.config import Config, Scheme
 from qpipe.envs import run_worker
+from qpipe.errors import WorkerError
 from qpipe.forecast import forecast
 from qpipe.hardware import detect
 from qpipe.model import describe, require_companions
 from qpipe.quantize._ready import bring_checkpoint, check_checkpoint
 from qpipe.records import read_json, staged_dir, write_json
-from qpipe.schemes import packed, work_of
+from qpipe.schemes import declared, packed, unlike, work_of
 
 __all__ = ["make_variant"]
 
@@ -33,7 +35,7 @@ def make_variant(config: Config, variant: str, progress: Callable[[str], None]) 
         InvalidMeasurement: its tokenizer, template or generation config is not the model's.
         MissingInput: the model, the calibration set or the sensitivity record is not there.
         EnvError: disk, or memory for the weights, is short.
-        WorkerError: quantization died.
+        WorkerError: quantization died, or made something else than the scheme asks for.
     """
     release, workspace = config.release, config.workspace
     work = work_of(config, variant)
@@ -80,6 +82,7 @@ def make_variant(config: Config, variant: str, progress: Callable[[str], None]) 
             request["modules"] = done.pop("modules")
         else:
             done = run_worker("quantize", "quantize", request, workspace, variant, progress)
+            _require_as_asked(staged, scheme)
         manifest = {
             **about,
             "scheme_spec": scheme.model_dump(),
@@ -92,6 +95,19 @@ def make_variant(config: Config, variant: str, progress: Callable[[str], None]) 
         _check_companions(config, variant, staged)
         write_json(staged / "manifest.json", manifest)
     return manifest
+
+
+def _require_as_asked(folder: Path, scheme: Scheme) -> None:
+    """Check what the checkpoint says of itself: tools have defaults of their own.
+
+    Raises:
+        WorkerError: it is not what the scheme asks for.
+    """
+    found = declared(json.loads((folder / "config.json").read_text(encoding="utf-8")))
+    problem = unlike(found, scheme)
+    if problem is not None:
+        message = f"the checkpoint is another than was asked for: {problem}"
+        raise WorkerError(message, mend="say in the scheme's file what the tool makes of it")
 
 
 def _check_companions(config: Config, variant: str, folder: Path) -> None:

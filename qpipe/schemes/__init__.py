@@ -1,6 +1,6 @@
 """Schemes against a model and a machine: what fits, and what runs."""
 
-from qpipe.schemes._declared import Declared, declared, disagreement
+from qpipe.schemes._declared import Declared, declared, disagreement, unlike
 from qpipe.schemes._mode import WIDE, Mode, mode_of, quantized_kv, variant_mode
 from qpipe.schemes._preflight import preflight, quantized_modules
 from qpipe.schemes._size import WIDE_BYTES, checkpoint_bytes
@@ -25,6 +25,7 @@ __all__ = [
     "quantized_modules",
     "unit_modules",
     "units_of",
+    "unlike",
     "variant_mode",
     "work_of",
 ]

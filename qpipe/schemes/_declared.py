@@ -8,7 +8,7 @@ from typing import Any
 
 from qpipe.config import QuantArgs, Scheme
 
-__all__ = ["Declared", "declared", "disagreement"]
+__all__ = ["Declared", "declared", "disagreement", "unlike"]
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,22 @@ def disagreement(found: Declared, scheme: Scheme) -> str | None:
         if mine != theirs:
             return f"its {part.replace('_', ' ')} are {mine}, the scheme's {theirs}"
     return None
+
+
+def unlike(found: Declared, scheme: Scheme) -> str | None:
+    """What of a checkpoint that was made by ``scheme`` is not as it says, to the last argument."""
+    saved = scheme.saved()
+    for part in ("weights", "activations", "kv_cache"):
+        mine, theirs = (_exact(getattr(each, part)) for each in (found, saved))
+        if mine != theirs:
+            return f"its {part.replace('_', ' ')} are {mine}, the scheme says {theirs}"
+    return None
+
+
+def _exact(args: QuantArgs | None) -> dict[str, Any] | None:
+    """Without what tools fill in by themselves."""
+    unsaid = {"observer", "scale_dtype"}
+    return None if args is None else args.model_dump(exclude=unsaid, exclude_none=True)
 
 
 def _shown(args: QuantArgs | None) -> str:

@@ -98,7 +98,8 @@ def _compressed_tensors(checkpoint: Checkpoint, module: str, parts: Tensors) -> 
         # A target is a class, here always linear, or a module.
         if any(each == "Linear" or match_name(module, each) for each in group["targets"]):
             scheme = QuantizationScheme.model_validate(group)
-            scheme.format = infer_module_format(torch.nn.Linear, scheme)
+            if scheme.format is None:
+                scheme.format = infer_module_format(torch.nn.Linear, scheme)
             compressor = BaseCompressor.get_value_from_registry(scheme.format)
             return compressor.decompress(parts, scheme)["weight"]
     raise Refusal(f"{module} has scales, and no group of the config", "the checkpoint is damaged")

@@ -101,6 +101,9 @@ def _recipe(scheme: dict[str, Any], packed: bool) -> list[Any]:
             params |= {"ignore": scheme["ignore"], "kv_cache_scheme": kv}
             if groups:
                 params["config_groups"] = groups
+        if step["method"] == "gptq":
+            # Left out, it is `static` whatever the scheme says.
+            params.setdefault("actorder", scheme["weights"]["actorder"])
         try:
             recipe.append(getattr(importlib.import_module(module), name)(**params))
         except ValidationError as error:

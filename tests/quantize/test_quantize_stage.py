@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,18 @@ MODULES = [
 ]
 
 
+def write_quantization(folder: Path, scheme: dict[str, Any]) -> None:
+    """What llm-compressor writes of a scheme."""
+    group = {"weights": scheme["weights"], "input_activations": scheme["activations"]}
+    body = {
+        "quant_method": "compressed-tensors",
+        "config_groups": {"group_0": group} if scheme["weights"] else {},
+        "kv_cache_scheme": scheme["kv_cache"],
+    }
+    path = folder / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "quantization_config": body}))
+
+
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """Requests that a stand-in for the worker got."""
@@ -28,6 +41,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     def worker(env: str, name: str, request: dict[str, Any], *_: Any) -> dict[str, Any]:
         requests.append({"worker": name, **request})
         write_checkpoint(Path(request["output"]))
+        write_quantization(Path(request["output"]), request["scheme"])
         return {"seconds": 1.0}
 
     monkeypatch.setattr(_stage, "run_worker", worker)
@@ -160,3 +174,23 @@ def test_what_the_calibration_check_warned_of_is_said_again(
     write_json(config.workspace.calibration_check, {**record, "calibration_hash": "e" * 64})
     make_variant(config, "gptq", said.append)  # the check of another set
     assert not any("calibration" in line for line in said)
+
+
+def test_a_tools_own_default_is_found(
+    config: Config, asked: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """GPTQ orders columns unless it is told not to, whatever the scheme leaves out."""
+
+    def worker(env: str, name: str, request: dict[str, Any], *_: Any) -> dict[str, Any]:
+        write_checkpoint(Path(request["output"]))
+        scheme = {
+            **request["scheme"],
+            "weights": {**request["scheme"]["weights"], "actorder": "weight"},
+        }
+        write_quantization(Path(request["output"]), scheme)
+        return {}
+
+    monkeypatch.setattr(_stage, "run_worker", worker)
+    with pytest.raises(WorkerError, match="another than was asked for: its weights are"):
+        make_variant(config, "gptq", silent)
+    assert not config.workspace.checkpoint("gptq").exists()
