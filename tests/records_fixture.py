@@ -57,18 +57,18 @@ SCHEMES = {
         "arithmetic": {"weights": "fp8", "activations": "fp8"},
     },
     "nvfp4": {
-        "title": "NVFP4",
+        "title": "MXFP4",
         "steps": [{"method": "rtn"}],
         "calibrated": False,
-        "weights": {"num_bits": 4, "type": "float", "strategy": "group", "group_size": 16},
+        "weights": {"num_bits": 4, "type": "float", "strategy": "group", "group_size": 32},
         "activations": {
             "num_bits": 4,
             "type": "float",
             "strategy": "group",
-            "group_size": 16,
+            "group_size": 32,
             "dynamic": True,
         },
-        "arithmetic": {"weights": "fp4", "activations": "fp4"},
+        "arithmetic": {"weights": "mxfp4", "activations": "mxfp4"},
     },
 }
 

@@ -177,16 +177,14 @@ def _misfits(scheme: Scheme) -> Iterator[str]:
     if weights is not None:
         yield from _weight_misfits(weights, methods)
     if activations is not None:
-        if activations.strategy in ("channel", "block"):
+        if activations.strategy in ("channel", "block", "token_head"):
             yield f"activations cannot have a scale a {activations.strategy}: tokens differ"
         if activations.strategy == "token" and not activations.dynamic:
             yield "a scale a token is found at run time: `activations.dynamic` must be true"
         if activations.actorder:
             yield "`activations.actorder`: columns of weights are ordered, activations are not"
-    if kv is not None and kv.strategy not in ("tensor", "token_head"):
-        yield f"the engine has no KV cache with a scale a {kv.strategy}"
-    if kv is not None and (kv.strategy == "token_head") and scheme.kv_cache_dtype is None:
-        yield "a KV scale a token and head is the engine's: name its `kv_cache_dtype`"
+    if kv is not None:
+        yield from _kv_misfits(kv, scheme.kv_cache_dtype)
     if scheme.kv_cache_dtype and kv is None:
         yield "`kv_cache_dtype` quantizes the KV cache: say how under `kv_cache`"
     if scheme.engine_activations and activations is None:
@@ -195,8 +193,40 @@ def _misfits(scheme: Scheme) -> Iterator[str]:
         declared = getattr(scheme.arithmetic, part)
         if (args is None) != (declared == "bf16"):
             yield f"`arithmetic.{part}` is {declared} and the scheme's {part} say otherwise"
-        elif args is not None and not declared.endswith(str(args.num_bits)):
-            yield f"`arithmetic.{part}` is {declared} and the scheme's {part} {args.num_bits} bits"
+        elif args is not None and declared not in _formats(args):
+            can = " or ".join(_formats(args))
+            yield f"`arithmetic.{part}` is {declared}; the scheme's {part} are {can}"
+
+
+# The engine's KV kinds → bits, type and granularity of what they round to.
+KV_KINDS = {
+    "fp8": (8, "float", "tensor"),
+    "fp8_e4m3": (8, "float", "tensor"),
+    "fp8_per_token_head": (8, "float", "token_head"),
+    "int8_per_token_head": (8, "int", "token_head"),
+    "int4_per_token_head": (4, "int", "token_head"),
+}
+
+
+def _formats(args: QuantArgs) -> list[str]:
+    """Names in ``arithmetic`` of what these arguments round to."""
+    if args.type == "int":
+        return [f"int{args.num_bits}"]
+    if args.num_bits == 8:
+        return ["mxfp8" if args.scale_dtype == "uint8" else "fp8"]
+    return ["nvfp4" if args.strategy == "tensor_group" else "mxfp4"]
+
+
+def _kv_misfits(kv: QuantArgs, kind: str | None) -> Iterator[str]:
+    asked = (kv.num_bits, kv.type, kv.strategy)
+    if kind is None:
+        if asked != (8, "float", "tensor"):
+            yield "a KV cache with calibrated scales is 8-bit float, a scale a tensor"
+    elif kind not in KV_KINDS:
+        yield f"`kv_cache_dtype` {kind} is unknown; known: {', '.join(KV_KINDS)}"
+    elif asked != KV_KINDS[kind]:
+        bits, type_, strategy = KV_KINDS[kind]
+        yield f"`kv_cache_dtype` {kind} is {bits}-bit {type_}, a scale a {strategy}"
 
 
 def _autoawq_misfits(scheme: Scheme, methods: list[str]) -> Iterator[str]:
@@ -218,5 +248,8 @@ def _weight_misfits(weights: QuantArgs, methods: list[str]) -> Iterator[str]:
         yield "float weights have no zero points: `weights.symmetric` must be true"
     if weights.actorder and "gptq" not in methods:
         yield "`weights.actorder` is GPTQ's column order, and there is no gptq step"
+    fp4 = weights.type == "float" and weights.num_bits == 4
+    if fp4 and (weights.strategy, weights.group_size) not in (("tensor_group", 16), ("group", 32)):
+        yield "4-bit float weights are NVFP4's (tensor_group of 16) or MXFP4's (group of 32)"
     if weights.strategy == "block" and weights.type == "int":
         yield "blocks are for float weights: no engine runs integer ones"

@@ -153,7 +153,8 @@ def _examined(
         entry["kl"] = _kl(baseline, measured)
         if entry["kl"] == 0.0:
             raise EngineError("it answers exactly like the 16-bit model: nothing was quantized")
-        if mode.mode == "native":
+        imitated = variant_mode(config, name + TWIN, hardware).mode == "simulated"
+        if mode.mode == "native" and imitated:
             shutil.copytree(
                 config.workspace.checkpoint(name), config.workspace.checkpoint(name + TWIN)
             )

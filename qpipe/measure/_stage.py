@@ -98,7 +98,7 @@ def measure(
 
 def _simulator(mode: Mode) -> str | None:
     """Hash of the code that stands in for missing kernels: another code, another result."""
-    parts = ("simulate", "simulation_activations", "simulation_kv", "_args")
+    parts = ("simulate", "_weights", "simulation_activations", "simulation_kv", "_args")
     return worker_hash(*parts) if mode.mode == "simulated" else None
 
 

@@ -22,7 +22,7 @@ class Architecture:
     """What the headers and config.json of an unquantized checkpoint say."""
 
     tensors: Mapping[str, tuple[int, ...]]
-    """Shape of every tensor by name."""
+    """Shape of every tensor that is saved, by name."""
     linears: tuple[Linear, ...]
     """The linear modules inside the blocks (no embedding, no head)."""
     layers: int
@@ -69,6 +69,8 @@ def architecture(folder: Path) -> Architecture:
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     config |= config.get("text_config") or {}  # of models that also see or hear
     tensors = {name: tuple(spec["shape"]) for name, spec in headers(folder).items()}
+    if config.get("tie_word_embeddings"):
+        tensors.pop(f"{HEAD}.weight", None)  # some files have it twice; it is saved once
     widths = (shape[1] for name, shape in tensors.items() if name.endswith(EMBEDDING))
     hidden = config.get("hidden_size") or next(widths, 0)
     heads = config.get("num_attention_heads")

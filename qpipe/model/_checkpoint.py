@@ -138,6 +138,9 @@ def headers(folder: Path) -> dict[str, dict[str, Any]]:
                 raise ValueError(f"{path.name} is no safetensors file")
             header = json.loads(file.read(length))
         header.pop("__metadata__", None)
+        end = max((spec["data_offsets"][1] for spec in header.values()), default=0)
+        if 8 + length + end != path.stat().st_size:
+            raise ValueError(f"{path.name} is not as long as its header says")
         tensors |= header
     return tensors
 

@@ -71,6 +71,7 @@ def bring_checkpoint(
             "activations": scheme.activations if scheme.engine_activations else found.activations,
         }
     )
+    _require_architecture(staged, workspace.model, wanted.key)
     checked = check_checkpoint(config, variant, actual, staged, progress, may_be_trained=True)
     return {
         "ready_made": {"source": work.ready_made, **asdict(origin)},
@@ -78,6 +79,43 @@ def bring_checkpoint(
         "modules": checked.pop("modules"),
         "quantize": checked,
     }
+
+
+# What decides numbers beside the weights; defaults that one file leaves out are no difference.
+DECIDES = (
+    *("rope_theta", "rope_scaling", "rope_parameters", "rms_norm_eps", "sliding_window"),
+    *("hidden_act", "head_dim", "num_attention_heads", "num_key_value_heads", "hidden_size"),
+    *("intermediate_size", "num_hidden_layers", "vocab_size", "tie_word_embeddings"),
+)
+
+
+def _require_architecture(folder: Path, model: Path, key: str) -> None:
+    """Check that a checkpoint computes what the model does, but for its quantized weights.
+
+    Raises:
+        ConfigError: with each setting that differs.
+    """
+    mine, base = (_decides(each) for each in (folder, model))
+    odd = [name for name in mine if name in base and mine[name] != base[name]]
+    if odd:
+        said = ", ".join(f"{name} {mine[name]} for {base[name]}" for name in odd)
+        mend = "take a checkpoint of this model, or the model that it was made from"
+        raise ConfigError([Fault(key, "config.json", f"it is another model: {said}", mend)])
+
+
+def _decides(folder: Path) -> dict[str, Any]:
+    """Settings by name; older files tell the rotary base at the top, newer ones in a section."""
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    config |= config.get("text_config") or {}
+    rope = config.pop("rope_parameters", None) or {}
+    if "rope_theta" in rope:
+        rope = dict(rope)
+        config["rope_theta"] = rope.pop("rope_theta")
+        config["rope_scaling"] = rope
+    scaling = dict(config.get("rope_scaling") or {})
+    kind = scaling.pop("rope_type", scaling.pop("type", "default"))
+    config["rope_scaling"] = None if kind == "default" else {"rope_type": kind, **scaling}
+    return {name: config[name] for name in DECIDES if config.get(name) is not None}
 
 
 def check_checkpoint(

@@ -74,12 +74,11 @@ def make_variant(config: Config, variant: str, progress: Callable[[str], None]) 
         if not scheme.steps:
             done = _take_model(workspace.model, staged)
         elif scheme.backend == "autoawq":
-            request["unquantized"] = [*work.restored, *work.ignored] or None
             done = run_worker("autoawq", "autoawq", request, workspace, variant, progress)
             done |= check_checkpoint(
                 config, variant, scheme, staged, progress, may_be_trained=False
             )
-            request["modules"] = done.pop("modules")
+            _require_modules(done.pop("modules"), work.quantized)
         else:
             done = run_worker("quantize", "quantize", request, workspace, variant, progress)
             _require_as_asked(staged, scheme)
@@ -95,6 +94,13 @@ def make_variant(config: Config, variant: str, progress: Callable[[str], None]) 
         _check_companions(config, variant, staged)
         write_json(staged / "manifest.json", manifest)
     return manifest
+
+
+def _require_modules(found: list[str], asked: list[str]) -> None:
+    if sorted(found) != sorted(asked):
+        odd = sorted({*found} ^ {*asked})[0]
+        message = f"AutoAWQ did not do what was asked of {odd}"
+        raise WorkerError(message, mend="it quantizes every linear module of every block")
 
 
 def _require_as_asked(folder: Path, scheme: Scheme) -> None:

@@ -80,6 +80,8 @@ def _args(body: Mapping[str, Any] | None) -> QuantArgs | None:
         known["scale_dtype"] = str(known["scale_dtype"]).removeprefix("torch.")
         if known["scale_dtype"] not in ("float8_e4m3fn", "uint8"):
             del known["scale_dtype"]
+    if known.get("strategy") == "tensor_group":
+        known.setdefault("scale_dtype", "float8_e4m3fn")  # older files do not say so
     if known.get("strategy") not in ("group", "tensor_group"):
         known.pop("group_size", None)
     return QuantArgs.model_validate(known)
@@ -103,6 +105,20 @@ def _integers(body: Mapping[str, Any], symmetric: bool) -> Declared:
     return Declared(_args(body), None, None)
 
 
+def _awq(body: Mapping[str, Any]) -> Declared:
+    if str(body.get("version", "gemm")).lower() != "gemm":
+        raise ValueError(f"AutoAWQ's version '{body['version']}' is packed otherwise than 'gemm'")
+    return _integers(body, not body["zero_point"])
+
+
+def _gptq(body: Mapping[str, Any]) -> Declared:
+    if body.get("desc_act") and body["group_size"] > 0:
+        raise ValueError("the engine refuses groups by activation order (`desc_act: true`)")
+    if not body["sym"]:
+        raise ValueError("the engine takes GPTQ's format without zero points only (`sym: true`)")
+    return _integers(body, symmetric=True)
+
+
 def _fp8(body: Mapping[str, Any]) -> Declared:
     block = body.get("weight_block_size")
     shape = {"strategy": "block", "block_structure": block} if block else {"strategy": "tensor"}
@@ -116,7 +132,7 @@ def _fp8(body: Mapping[str, Any]) -> Declared:
 
 METHODS: dict[str, Callable[[Mapping[str, Any]], Declared]] = {
     "compressed-tensors": _compressed_tensors,
-    "awq": lambda body: _integers(body, not body["zero_point"]),
-    "gptq": lambda body: _integers(body, body["sym"]),
+    "awq": _awq,
+    "gptq": _gptq,
     "fp8": _fp8,
 }

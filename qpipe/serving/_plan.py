@@ -10,7 +10,7 @@ from typing import Any
 from qpipe.config import Arithmetic, Config, Scheme, Serve
 from qpipe.errors import EnvError
 from qpipe.hardware import Hardware
-from qpipe.model import require_companions, require_unchanged
+from qpipe.model import architecture, require_companions, require_unchanged
 from qpipe.paths import PACKAGE
 from qpipe.records import read_json
 from qpipe.schemes import WIDE, Mode, units_of, variant_mode
@@ -101,7 +101,7 @@ def plan_serving(
         if scheme is not None and scheme.activations:
             simulated["activations"] = len(units_of(manifest["modules"]))
         if scheme is not None and scheme.kv_cache:
-            simulated["kv"] = manifest["config"]["num_hidden_layers"]
+            simulated["kv"] = architecture(workspace.model).layers
             env["QPIPE_KV_DTYPE"] = scheme.kv_cache_dtype or "fp8"
             if scheme.kv_cache_dtype is None:
                 env["QPIPE_KV_SCALES"] = str(folder / "kv_scales.json")

@@ -180,10 +180,10 @@ def _check_simulation(server: Server) -> None:
     if not wanted:
         return
     server.client.complete([0], 1)
-    (calls,) = server.client.call_workers("qpipe_simulation")
-    for part, places in wanted.items():
-        if len(calls[part]) != places:
-            raise EngineError(
-                f"{part} were rounded in {len(calls[part])} of {places} places",
-                mend="the engine's version does not fit the simulation; see its log",
-            )
+    for calls in server.client.call_workers("qpipe_simulation"):
+        for part, places in wanted.items():
+            if len(calls[part]) != places:
+                raise EngineError(
+                    f"{part} were rounded in {len(calls[part])} of {places} places",
+                    mend="the engine's version does not fit the simulation; see its log",
+                )

@@ -24,23 +24,19 @@ def simulated_checkpoint(config: Config, variant: str, progress: Callable[[str],
     workspace = config.workspace
     checkpoint = workspace.checkpoint(variant)
     manifest = read_json(checkpoint / "manifest.json", f"qpipe quantize {variant}")
-    key = digest(manifest["checkpoint_hash"], worker_hash("simulate"))
     scheme = manifest["scheme_spec"]
     if not manifest["modules"] and scheme["kv_cache_dtype"]:
         return checkpoint  # unquantized: the engine's own cache is all there is to imitate
+    rounding = {"activations": scheme["activations"], "modules": manifest["modules"]}
+    made_of = [manifest["checkpoint_hash"], manifest.get("base_checkpoint_hash"), rounding]
+    key = digest(made_of, worker_hash("simulate", "_weights"))
     target: Path = workspace.cache / "simulated" / key[:16]
     if not target.exists():
         takes = architecture(workspace.model).values * WIDE_BYTES
         mend = f"free disk space; {workspace.cache / 'simulated'} may go, it is made again"
         there = disk_free(workspace.root)
         require_room([Need("disk for the dequantized weights", takes, there, mend)])
-        request = {
-            "checkpoint": str(checkpoint),
-            "model": str(workspace.model),
-            "activations": scheme["activations"],
-            "modules": manifest["modules"],
-            "trust_remote_code": config.release.model.trust_remote_code,
-        }
+        request = {"checkpoint": str(checkpoint), "model": str(workspace.model), **rounding}
         with staged_dir(target) as staged:
             run_worker(
                 "quantize",

@@ -35,7 +35,12 @@ class Revived:
         for module in checkpoint.modules:
             self._state[f"{module}.weight"].copy_(checkpoint.weight(module))
         for name, tensor in checkpoint.unquantized():
-            self._state[name].copy_(tensor)
+            if name in self._state:
+                self._state[name].copy_(tensor)
+            elif name.endswith(".bias") and not tensor.any():
+                continue  # GPTQ tools write biases of zeros, which engines leave out
+            else:
+                raise Refusal(f"{name} is in it, which the model does not have", MEND)
 
     def weight(self, module: str) -> torch.Tensor:
         """The [output, input] weight of a module, float32."""

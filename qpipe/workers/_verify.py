@@ -9,9 +9,8 @@ from typing import Any, Protocol
 import torch
 from _fold import AFTER_NORM, BLOCK, fold
 from _protocol import Refusal
-from _weights import SCALES, Checkpoint
+from _weights import HEAD, SCALES, Checkpoint
 
-HEAD = "lm_head.weight"
 MEND = "look at the worker's log; try more calibration rows or another scheme"
 SIZE_TOLERANCE = 0.03
 # Of rounding alone: 0.01 to 0.03 at 8 bits, 0.1 at 4; GPTQ strays further, where it costs little.
@@ -20,6 +19,8 @@ ERROR_LIMITS = {8: 0.15, 4: 0.5}
 TRAINED_LIMIT = 1.0
 """The same where the model was trained on: a matrix of zeros is no further away."""
 STORED = ("weight_packed", "qweight", "weight")
+INPUT_SCALES = ("input_scale", "input_global_scale")
+ALL_SCALES = (*SCALES, *INPUT_SCALES, "weight_global_scale")
 ZERO_POINTS = ("weight_zero_point", "qzeros")
 
 
@@ -42,7 +43,7 @@ def verify(
     suspects += _missing(checkpoint, base, scheme, modules)
     suspects += _head_suspects(checkpoint, base)
     if scheme["kv_cache"]:
-        suspects += _kv_suspects(checkpoint.config["num_hidden_layers"], kv_scales)
+        suspects += _kv_suspects(base.layers, kv_scales)
     if not suspects:
         suspects += _size_suspects(checkpoint, expected_bytes)
     _refuse(suspects)
@@ -117,8 +118,8 @@ def _tensor_suspects(checkpoint: Checkpoint) -> tuple[list[str], dict[str, float
             wide = tensor.float()
             if not torch.isfinite(wide).all():
                 suspects.append(f"{name} holds NaN or infinity")
-            if name.endswith(SCALES) and not (wide > 0).any():
-                suspects.append(f"{name} is all zero")
+            if name.endswith(ALL_SCALES) and not (wide > 0).all():
+                suspects.append(f"{name} holds a scale that is not above zero")
         if name.endswith(("k_scale", "v_scale")):
             kv_scales[name] = tensor.float().item()
     return suspects, kv_scales
@@ -128,16 +129,19 @@ def _missing(
     checkpoint: Checkpoint, base: Checkpoint, scheme: dict[str, Any], modules: list[str]
 ) -> list[str]:
     names, quantized = set(checkpoint.names), set(modules)
-    tied = checkpoint.config.get("tie_word_embeddings")
     suspects = []
     for name in base.names:
         module = name.removesuffix(".weight")
         stored = STORED if module in quantized else ("weight",)
         there = name in names or any(f"{module}.{part}" in names for part in stored)
-        if not there and not (name == HEAD and tied):
+        if not there and not (name == HEAD and checkpoint.tied):
             suspects.append(f"{name} is not in it")
     if scheme["weights"]:
         wanted = [("scale", SCALES)]
+        if scheme["activations"] and scheme["activations"]["dynamic"] is not True:
+            wanted.append(("scale of its inputs", INPUT_SCALES))
+        if scheme["weights"]["strategy"] == "tensor_group":
+            wanted.append(("global scale", ("weight_global_scale",)))
         if not scheme["weights"]["symmetric"]:
             wanted.append(("zero points", ZERO_POINTS))
         suspects += [

@@ -16,11 +16,15 @@ import torch
 from _protocol import Refusal
 from compressed_tensors.compressors.base import BaseCompressor
 from compressed_tensors.compressors.format import infer_module_format
+from compressed_tensors.config import CompressionFormat
 from compressed_tensors.quantization import QuantizationScheme
 from compressed_tensors.utils.match import match_name
 from safetensors import safe_open
 
+HEAD = "lm_head.weight"
 INDEX = "model.safetensors.index.json"
+# Tables that older files hold, which every engine computes.
+UNREAD = ("rotary_emb.inv_freq",)
 SCALES = ("weight_scale", "weight_scale_inv", "scales")
 # AutoAWQ packs eight columns an integer in this order of nibbles.
 AWQ_ORDER = (0, 4, 1, 5, 2, 6, 3, 7)
@@ -46,16 +50,30 @@ class Checkpoint:
         for path in files:
             handle = safe_open(path, framework="pt")
             for name in handle.keys():  # noqa: SIM118 - a safe_open handle is no mapping
+                if name.endswith(UNREAD):
+                    continue
                 self._files[name] = handle
                 module, _, last = name.rpartition(".")
                 self._parts.setdefault(module, []).append(last)
+
+    @property
+    def tied(self) -> bool:
+        """Whether the head has the embedding's weights."""
+        return bool(self.config.get("tie_word_embeddings"))
+
+    @property
+    def layers(self) -> int:
+        """Blocks; multimodal configs tell it of their text model."""
+        body = self.config.get("text_config") or self.config
+        return int(body["num_hidden_layers"])
 
     @property
     def names(self) -> list[str]:
         return list(self._files)
 
     def names_in(self, path: Path) -> list[str]:
-        return list(safe_open(path, framework="pt").keys())
+        names = safe_open(path, framework="pt").keys()
+        return [name for name in names if name in self._files]
 
     def tensor(self, name: str) -> torch.Tensor:
         return self._files[name].get_tensor(name)
@@ -99,10 +117,18 @@ def _compressed_tensors(checkpoint: Checkpoint, module: str, parts: Tensors) -> 
         if any(each == "Linear" or match_name(module, each) for each in group["targets"]):
             scheme = QuantizationScheme.model_validate(group)
             if scheme.format is None:
-                scheme.format = infer_module_format(torch.nn.Linear, scheme)
+                scheme.format = _format(checkpoint, scheme)
             compressor = BaseCompressor.get_value_from_registry(scheme.format)
             return compressor.decompress(parts, scheme)["weight"]
     raise Refusal(f"{module} has scales, and no group of the config", "the checkpoint is damaged")
+
+
+def _format(checkpoint: Checkpoint, scheme: QuantizationScheme) -> CompressionFormat:
+    """Older files tell it once for all groups; `mixed-precision` tells nothing of any."""
+    told = checkpoint.quantization.get("format")
+    if told in (None, CompressionFormat.mixed_precision.value):
+        return CompressionFormat(infer_module_format(torch.nn.Linear, scheme))
+    return CompressionFormat(told)
 
 
 def _awq(checkpoint: Checkpoint, module: str, parts: Tensors) -> torch.Tensor:

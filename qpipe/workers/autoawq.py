@@ -13,8 +13,6 @@ import torch
 from _protocol import Refusal, peak_memory_gib, progress, rows_of, run, versions
 from awq import AutoAWQForCausalLM
 
-QUANTIZED = ("qweight", "qzeros", "scales")
-
 
 def work(request: dict[str, Any]) -> dict[str, Any]:
     scheme, output = request["scheme"], Path(request["output"])
@@ -40,7 +38,6 @@ def work(request: dict[str, Any]) -> dict[str, Any]:
                 "q_group_size": weights["group_size"],
                 "zero_point": not weights["symmetric"],
                 "version": "GEMM",
-                "modules_to_not_convert": request["unquantized"],
             },
             calib_data=rows,
             max_calib_samples=len(rows),
@@ -56,7 +53,8 @@ def work(request: dict[str, Any]) -> dict[str, Any]:
     # What is not quantized stays as the model has it.
     for module in model.model.modules():
         if not hasattr(module, "qweight"):
-            module.to(torch.bfloat16)
+            for parameter in module.parameters(recurse=False):
+                parameter.data = parameter.data.to(torch.bfloat16)
     model.save_quantized(str(output))
     _take_companions(Path(request["model"]), output)
     return {

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from _protocol import progress, run
-from _weights import INDEX, Checkpoint
+from _weights import HEAD, INDEX, Checkpoint
 from safetensors.torch import save_file
 
 
@@ -18,12 +18,15 @@ def work(request: dict[str, Any]) -> dict[str, Any]:
     output = Path(request["output"])
     checkpoint, base = (Checkpoint(Path(request[name])) for name in ("checkpoint", "model"))
     progress("dequantizing the weights")
+    there = {*checkpoint.names, *(f"{module}.weight" for module in checkpoint.modules)}
     quantized = {f"{module}.weight": module for module in checkpoint.modules}
     # By the model's files and names: what the quantizer hung onto modules stays behind.
     for path in base.files:
         tensors = {}
         for name in base.names_in(path):
             module = quantized.get(name)
+            if name not in there and checkpoint.tied and name == HEAD:
+                continue  # the embedding's, which the engine takes
             found = checkpoint.weight(module) if module else checkpoint.tensor(name)
             tensors[name] = found.to(base.tensor(name).dtype).contiguous()
         save_file(tensors, output / path.name, metadata={"format": "pt"})

@@ -341,8 +341,26 @@ def steps(*methods: str) -> dict[str, Any]:
             {"activations": {**FP8_KV}, "calibrated": False},
             "static activation scales come from calibration",
         ),
-        ({"kv_cache": {**FP8_KV, "strategy": "channel"}}, "no KV cache with a scale a channel"),
-        ({"kv_cache": {**FP8_KV, "strategy": "token_head"}}, "name its `kv_cache_dtype`"),
+        ({"kv_cache": {**FP8_KV, "strategy": "channel"}}, "calibrated scales is 8-bit float"),
+        ({"kv_cache": {**FP8_KV, "strategy": "token_head"}}, "calibrated scales is 8-bit float"),
+        ({"kv_cache": {**FP8_KV, "type": "int"}}, "calibrated scales is 8-bit float"),
+        ({"kv_cache": FP8_KV, "kv_cache_dtype": "fp9"}, "`kv_cache_dtype` fp9 is unknown"),
+        (
+            {"kv_cache": FP8_KV, "kv_cache_dtype": "int4_per_token_head"},
+            "int4_per_token_head is 4-bit int, a scale a token_head",
+        ),
+        (
+            {"activations": {**INT8, "strategy": "token_head"}},
+            "a scale a token_head: tokens differ",
+        ),
+        (
+            {"weights": {**INT4, "type": "float"}},
+            "4-bit float weights are NVFP4's (tensor_group of 16) or MXFP4's",
+        ),
+        (
+            {"arithmetic": {"weights": "fp8", "activations": "bf16"}},
+            "`arithmetic.weights` is fp8; the scheme's weights are int4",
+        ),
         ({"kv_cache": FP8_KV, "calibrated": False}, "KV scales come from calibration"),
         ({"kv_cache_dtype": "fp8"}, "say how under `kv_cache`"),
         ({"engine_activations": True}, "`engine_activations` without `activations`"),

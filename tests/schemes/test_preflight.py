@@ -27,11 +27,11 @@ def scheme(ignore: list[str] | None = None, **weights: Any) -> Scheme:
         {
             "title": "t",
             "steps": [{"method": "rtn"}],
-            "weights": {"num_bits": 4, "type": "float", **weights} if weights else None,
+            "weights": {"num_bits": 8, "type": "float", **weights} if weights else None,
             "kv_cache": {"num_bits": 8, "type": "float", "strategy": "tensor"},
             "ignore": ignore or ["lm_head"],
             "arithmetic": {
-                "weights": "fp4" if weights else "bf16",
+                "weights": "fp8" if weights else "bf16",
                 "activations": "bf16",
                 "kv": "fp8",
             },
