@@ -30,7 +30,10 @@ def test_planted_faults_of_a_saved_checkpoint() -> None:
         for name, what in {
             "nan": "model.norm.weight holds NaN or infinity",
             "infinite scale": f"{linear}.weight_scale holds NaN or infinity",
-            "zero scales": f"{linear}.weight_scale is all zero",
+            "zero scales": f"{linear}.weight_scale holds a scale that is not above zero",
+            "one zero scale": f"{linear}.weight_scale holds a scale that is not above zero",
+            "zero input scale": f"{linear}.input_scale holds a scale that is not above zero",
+            "no input scale": f"{linear} has no scale of its inputs",
             "no scale": f"{linear} has no scale",
             "no zero points": f"{linear} has no zero points",
             "no tensor": "model.norm.weight is not in it",

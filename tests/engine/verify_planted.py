@@ -29,7 +29,11 @@ WEIGHTS = {
     "symmetric": False,
 }
 GROUP = {"targets": ["Linear"], "weights": WEIGHTS}
-SCHEME = {"weights": WEIGHTS, "kv_cache": {"num_bits": 8}}
+SCHEME = {
+    "weights": WEIGHTS,
+    "activations": {"num_bits": 8, "dynamic": False},
+    "kv_cache": {"num_bits": 8},
+}
 Tensors = dict[str, torch.Tensor]
 
 
@@ -63,7 +67,7 @@ def sound() -> Tensors:
         for layer in (0, 1)
         for kind in ("k_scale", "v_scale")
     }
-    return {**tensors, **packed, **scales}
+    return {**tensors, **packed, **scales, f"{LINEAR}.input_scale": torch.tensor([0.1])}
 
 
 def said(change: Callable[[Tensors, dict[str, Any]], object]) -> str:
@@ -95,6 +99,9 @@ FAULTS: dict[str, Callable[[Tensors, dict[str, Any]], object]] = {
     "nan": lambda tensors, config: tensors["model.norm.weight"].fill_(torch.nan),
     "infinite scale": lambda tensors, config: tensors[f"{LINEAR}.weight_scale"].fill_(torch.inf),
     "zero scales": lambda tensors, config: tensors[f"{LINEAR}.weight_scale"].zero_(),
+    "one zero scale": lambda tensors, config: tensors[f"{LINEAR}.weight_scale"][3].zero_(),
+    "zero input scale": lambda tensors, config: tensors[f"{LINEAR}.input_scale"].zero_(),
+    "no input scale": lambda tensors, config: tensors.pop(f"{LINEAR}.input_scale"),
     "no scale": lambda tensors, config: tensors.pop(f"{LINEAR}.weight_scale"),
     "no zero points": lambda tensors, config: tensors.pop(f"{LINEAR}.weight_zero_point"),
     "no tensor": lambda tensors, config: tensors.pop("model.norm.weight"),
