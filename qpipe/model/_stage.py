@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -140,6 +141,11 @@ def _from_hub(rest: str, trust: bool, progress: Progress, wanted: Wanted) -> tup
             mend="check the name and revision; for a gated model log in with `hf auth login`",
         ) from error
     except (httpx.HTTPError, LocalEntryNotFoundError, OSError) as error:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise EnvError(
+                f"the disk is full: {_first_line(error)}",
+                mend="free disk space, or put the hub's cache elsewhere (`HF_HOME`)",
+            ) from error
         raise EnvError(
             f"cannot fetch {repo} from the hub: {_first_line(error)}",
             mend="check the network, or download the model elsewhere and use path:FOLDER",

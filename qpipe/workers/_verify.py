@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, Protocol
 
 import torch
-from _fold import AFTER_NORM, BLOCK, fold
+from _fold import BLOCK, fold
 from _protocol import Refusal
 from _weights import HEAD, SCALES, Checkpoint
 
@@ -21,6 +21,7 @@ TRAINED_LIMIT = 1.0
 STORED = ("weight_packed", "qweight", "weight")
 INPUT_SCALES = ("input_scale", "input_global_scale")
 ALL_SCALES = (*SCALES, *INPUT_SCALES, "weight_global_scale")
+NORM = "norm.weight"
 ZERO_POINTS = ("weight_zero_point", "qzeros")
 
 
@@ -57,7 +58,7 @@ class Weights(Protocol):
 
 
 def check_weights(
-    found: Weights, base: Weights, modules: list[str], limit: float
+    found: Weights, base: Checkpoint, modules: list[str], limit: float
 ) -> dict[str, float]:
     """Relative Frobenius error of each module's weight.
 
@@ -81,7 +82,7 @@ def _refuse(suspects: list[str]) -> None:
 
 
 def _weight_errors(
-    found: Weights, base: Weights, modules: list[str]
+    found: Weights, base: Checkpoint, modules: list[str]
 ) -> Iterator[tuple[str, float]]:
     """Module → ‖Ŵ − W‖ / ‖W‖, with scale that was moved between modules folded back."""
     blocks: dict[str, list[str]] = {}
@@ -92,6 +93,8 @@ def _weight_errors(
         ours = {name: base.weight(name) for name in names}
         theirs = {name: found.weight(name) for name in names}
         if _scale_moved(found, base, prefix):
+            if not _can_fold(base, prefix):
+                continue  # in another frame, where their distance says nothing
             mine, moved = (
                 {part: each.weight(f"{prefix}{part}") for part in BLOCK} for each in (base, found)
             )
@@ -100,14 +103,17 @@ def _weight_errors(
             yield name, float((theirs[name] - ours[name]).norm() / ours[name].norm())
 
 
-def _scale_moved(found: Weights, base: Weights, prefix: str) -> bool:
-    """Whether a smoothing step changed the block; only Llama's blocks can be folded back."""
-    try:
-        norms = [[each.weight(f"{prefix}{norm}") for norm in AFTER_NORM] for each in (found, base)]
-        [base.weight(f"{prefix}{part}") for part in BLOCK]
-    except KeyError:
-        return False
-    return not all(torch.equal(*pair) for pair in zip(*norms, strict=True))
+def _scale_moved(found: Weights, base: Checkpoint, prefix: str) -> bool:
+    """Whether a smoothing step changed the block's norms."""
+    names = [name for name in base.names if name.startswith(prefix) and name.endswith(NORM)]
+    norms = [name.removesuffix(".weight") for name in names]
+    return not all(torch.equal(found.weight(norm), base.weight(norm)) for norm in norms)
+
+
+def _can_fold(base: Checkpoint, prefix: str) -> bool:
+    """Whether it is Llama's block, whose norms multiply by their weights (Gemma's by 1 + w)."""
+    parts = {f"{prefix}{part}.weight" for part in BLOCK}
+    return parts <= set(base.names) and not str(base.config.get("model_type")).startswith("gemma")
 
 
 def _tensor_suspects(checkpoint: Checkpoint) -> tuple[list[str], dict[str, float]]:

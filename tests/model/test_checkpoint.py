@@ -157,3 +157,14 @@ def test_damaged_files(tmp_path: Path, name: str, content: str) -> None:
     (write_checkpoint(tmp_path) / name).write_text(content)
     (message,) = faults_of(tmp_path)
     assert message.startswith("a file is damaged: ")
+
+
+@pytest.mark.parametrize("change", [-2, 2])
+def test_file_of_another_length(tmp_path: Path, change: int) -> None:
+    """A download that broke off, or two at once: found before anything is copied."""
+    folder = write_checkpoint(tmp_path / "model")
+    path = folder / "model.safetensors"
+    content = path.read_bytes()
+    path.write_bytes(content[:change] if change < 0 else content + bytes(change))
+    with pytest.raises(ConfigError, match="not as long as its header says"):
+        require_checkpoint(folder, "model.source")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,13 @@ def test_hub_without_network(
         make_model(config_for(workspace, "hub:org/name@abc"), silent)
     assert "path:FOLDER" in str(caught.value.mend)
     assert list(workspace.out.iterdir()) == []
+
+
+def test_hub_on_a_full_disk(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    hub(monkeypatch, OSError(errno.ENOSPC, "No space left on device"))
+    with pytest.raises(EnvError, match="the disk is full") as caught:
+        make_model(config_for(workspace, "hub:org/name@abc"), silent)
+    assert "HF_HOME" in str(caught.value.mend)
 
 
 def test_failing_fetch_keeps_the_old_model(
