@@ -83,7 +83,7 @@ def bring_checkpoint(
 
 # What decides numbers beside the weights; defaults that one file leaves out are no difference.
 DECIDES = (
-    *("rope_theta", "rope_scaling", "rope_parameters", "rms_norm_eps", "sliding_window"),
+    *("rope_theta", "rope_scaling", "rms_norm_eps", "sliding_window"),
     *("hidden_act", "head_dim", "num_attention_heads", "num_key_value_heads", "hidden_size"),
     *("intermediate_size", "num_hidden_layers", "vocab_size", "tie_word_embeddings"),
 )

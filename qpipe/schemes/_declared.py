@@ -39,21 +39,22 @@ def declared(config: Mapping[str, Any]) -> Declared:
 
 def disagreement(found: Declared, scheme: Scheme) -> str | None:
     """What decides the kernel and differs; group sizes and zero points are the checkpoint's own."""
-    saved = scheme.saved()
-    for part in ("weights", "activations", "kv_cache"):
-        mine, theirs = (_shown(getattr(each, part)) for each in (found, saved))
-        if mine != theirs:
-            return f"its {part.replace('_', ' ')} are {mine}, the scheme's {theirs}"
-    return None
+    return _difference(found, scheme, _shown)
 
 
 def unlike(found: Declared, scheme: Scheme) -> str | None:
     """What of a checkpoint that was made by ``scheme`` is not as it says, to the last argument."""
+    return _difference(found, scheme, _exact)
+
+
+def _difference(
+    found: Declared, scheme: Scheme, look: Callable[[QuantArgs | None], object]
+) -> str | None:
     saved = scheme.saved()
     for part in ("weights", "activations", "kv_cache"):
-        mine, theirs = (_exact(getattr(each, part)) for each in (found, saved))
+        mine, theirs = (look(getattr(each, part)) for each in (found, saved))
         if mine != theirs:
-            return f"its {part.replace('_', ' ')} are {mine}, the scheme says {theirs}"
+            return f"its {part.replace('_', ' ')} are {mine}, the scheme's {theirs}"
     return None
 
 

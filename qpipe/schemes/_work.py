@@ -64,7 +64,8 @@ def work_of(config: Config, variant: str) -> Work:
     # All of them before the first: a night must not end at the fifth variant's typing error.
     preflight(config.made_schemes, shapes.linears, release.devices, shapes)
     scheme = config.schemes[source.scheme]
-    left = [each.name for each in shapes.linears if each not in _done(scheme, shapes)]
+    done = quantized_modules(scheme, shapes.linears)
+    left = [each.name for each in shapes.linears if each not in done]
     if scheme.backend == "autoawq" and (left or variant in release.fallback):
         where = f"configs/schemes/{source.scheme}.yaml"
         what = left[0] if left else "what a fallback restores"
@@ -88,10 +89,6 @@ def work_of(config: Config, variant: str) -> Work:
         rows=rows if any(needs_rows(step, scheme) for step in scheme.steps) else 0,
         tokens=use.tokens,
     )
-
-
-def _done(scheme: Scheme, shapes: Architecture) -> list[Linear]:
-    return quantized_modules(scheme, shapes.linears)
 
 
 def needs_rows(step: Step, scheme: Scheme) -> bool:

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from _protocol import Refusal
+from _verify import ERROR_LIMITS, check_weights, verify
 from _weights import Checkpoint
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -98,3 +99,27 @@ class Revived:
         for hook in hooks:
             hook.remove()
         return found[0] if found else "the head"
+
+
+def read_back(
+    checkpoint: Checkpoint,
+    base: Checkpoint,
+    scheme: dict[str, Any],
+    modules: list[str],
+    dtype: torch.dtype,
+    trust: bool,
+    *,
+    limit: float | None = None,
+    expected_bytes: int | None = None,
+) -> dict[str, Any]:
+    """All checks of a saved checkpoint; ``limit`` of weight errors is by bits where absent.
+
+    Raises:
+        Refusal: it is unsound, far from the model, or no longer speaks.
+    """
+    checked = verify(checkpoint, base, scheme, modules, expected_bytes)
+    revived = Revived(checkpoint, base, dtype, trust)
+    if scheme["weights"]:
+        limit = limit or ERROR_LIMITS[scheme["weights"]["num_bits"]]
+        checked["weight_errors"] = check_weights(revived, base, modules, limit)
+    return {**checked, "smoke": revived.speak()}

@@ -7,27 +7,27 @@ from typing import Any
 
 import torch
 from _protocol import progress, run, versions
-from _smoke import Revived
-from _verify import ERROR_LIMITS, TRAINED_LIMIT, check_weights, verify
+from _smoke import read_back
+from _verify import TRAINED_LIMIT
 from _weights import Checkpoint
 
 
 def work(request: dict[str, Any]) -> dict[str, Any]:
     progress("checking the checkpoint")
     checkpoint, base = (Checkpoint(Path(request[name])) for name in ("output", "model"))
-    scheme, modules = request["scheme"], checkpoint.modules
-    checked = verify(checkpoint, base, scheme, modules, request.get("expected_bytes"))
-    # In float32 on any machine: speed does not matter for one short text.
-    revived = Revived(checkpoint, base, torch.float32, request["trust_remote_code"])
-    if scheme["weights"]:
-        limit = ERROR_LIMITS[scheme["weights"]["num_bits"]]
+    checked = read_back(
+        checkpoint,
+        base,
+        request["scheme"],
+        checkpoint.modules,
+        torch.float32,  # on any machine: speed does not matter for one short text
+        request["trust_remote_code"],
         # Quantization-aware training moves weights; what has nothing to do with the model is out.
-        limit = TRAINED_LIMIT if request["may_be_trained"] else limit
-        checked["weight_errors"] = check_weights(revived, base, modules, limit)
+        limit=TRAINED_LIMIT if request["may_be_trained"] else None,
+    )
     return {
         **checked,
-        "modules": modules,
-        "smoke": revived.speak(),
+        "modules": checkpoint.modules,
         "versions": versions("torch", "compressed-tensors", "transformers"),
     }
 

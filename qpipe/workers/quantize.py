@@ -10,8 +10,7 @@ from typing import Any
 import torch
 from _args import args_of
 from _protocol import Refusal, peak_memory_gib, progress, rows_of, run, versions
-from _smoke import Revived
-from _verify import ERROR_LIMITS, check_weights, verify
+from _smoke import read_back
 from _weights import Checkpoint
 from compressed_tensors.quantization import QuantizationArgs, QuantizationScheme
 from datasets import Dataset
@@ -67,14 +66,17 @@ def work(request: dict[str, Any]) -> dict[str, Any]:
     peak = peak_memory_gib()
     progress("checking the checkpoint")
     checkpoint, base = (Checkpoint(Path(request[name])) for name in ("output", "model"))
-    checked = verify(checkpoint, base, scheme, request["modules"], request.get("expected_bytes"))
-    revived = Revived(checkpoint, base, _compute_dtype(), request["trust_remote_code"])
-    if scheme["weights"]:
-        limit = ERROR_LIMITS[scheme["weights"]["num_bits"]]
-        checked["weight_errors"] = check_weights(revived, base, request["modules"], limit)
+    checked = read_back(
+        checkpoint,
+        base,
+        scheme,
+        request["modules"],
+        _compute_dtype(),
+        request["trust_remote_code"],
+        expected_bytes=request["expected_bytes"],
+    )
     return {
         **checked,
-        "smoke": revived.speak(),
         "seconds": seconds,
         "peak_memory_gib": peak,
         "versions": versions("torch", "llmcompressor", "transformers"),
