@@ -1,7 +1,7 @@
 """Schemes against a model and a machine: what fits, and what runs."""
 
 from qpipe.schemes._declared import Declared, declared, disagreement, unlike
-from qpipe.schemes._mode import WIDE, Mode, mode_of, quantized_kv, variant_mode
+from qpipe.schemes._mode import WIDE, Mode, kv_format, mode_of, quantized_kv, variant_mode
 from qpipe.schemes._preflight import preflight, quantized_modules
 from qpipe.schemes._size import WIDE_BYTES, checkpoint_bytes
 from qpipe.schemes._split import packed
@@ -17,6 +17,7 @@ __all__ = [
     "checkpoint_bytes",
     "declared",
     "disagreement",
+    "kv_format",
     "mode_of",
     "needs_rows",
     "packed",

@@ -9,10 +9,12 @@ from typing import Any, Literal
 from qpipe.config import Arithmetic, Config, Scheme
 from qpipe.hardware import Hardware
 
-__all__ = ["WIDE", "Mode", "mode_of", "quantized_kv", "variant_mode"]
+__all__ = ["WIDE", "Mode", "kv_format", "mode_of", "quantized_kv", "variant_mode"]
 
 WIDE = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
 """The engine's types of unquantized numbers → their names in records."""
+# vLLM 0.32's CPU kernel cuts the digits that FP8 has no room for; a GPU rounds to nearest.
+CPU_KV = {"fp8": "fp8-truncated", "fp8_e4m3": "fp8-truncated"}
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,7 @@ def mode_of(scheme: Scheme | None, hardware: Hardware, simulate: bool = False) -
         {key: wide if value == "bf16" else value for key, value in declared.model_dump().items()}
     )
     if lacking is None:
+        here = here.model_copy(update={"kv": kv_format(here.kv, hardware)})
         return Mode("native", "the engine has a kernel for it here", here)
     # Keys and values are rounded inside the CPU engine's attention; CUDA's is another.
     kv_reachable = scheme.kv_cache is None or hardware.device == "cpu"
@@ -64,6 +67,11 @@ def mode_of(scheme: Scheme | None, hardware: Hardware, simulate: bool = False) -
         what = ", ".join(part for part, runs in here.model_dump().items() if runs != wide)
         return Mode("simulated", f"{lacking}; rounded: {what}; products are {wide}", here)
     return Mode("unsupported", f"{lacking}, and its KV cache cannot be simulated yet", here)
+
+
+def kv_format(kind: str, hardware: Hardware) -> str:
+    """What this machine's engine makes of keys and values of one kind."""
+    return CPU_KV.get(kind, kind) if hardware.device == "cpu" else kind
 
 
 def quantized_kv(provenance: Mapping[str, Any]) -> str | None:

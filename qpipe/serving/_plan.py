@@ -13,7 +13,7 @@ from qpipe.hardware import Hardware
 from qpipe.model import architecture, require_companions, require_unchanged
 from qpipe.paths import PACKAGE
 from qpipe.records import read_json
-from qpipe.schemes import WIDE, Mode, units_of, variant_mode
+from qpipe.schemes import WIDE, Mode, kv_format, units_of, variant_mode
 from qpipe.serving._simulated import simulated_checkpoint
 
 __all__ = ["Plan", "context_tokens", "plan_serving", "serve_settings", "shortest_context"]
@@ -75,7 +75,7 @@ def plan_serving(
     trust = config.release.model.trust_remote_code
     require_companions(folder, workspace.model, made_by, trust)
     serve = serve_settings(config, variant, hardware)
-    mode = _as_served(mode, serve, scheme)
+    mode = _as_served(mode, serve, scheme, hardware)
     if scheme is not None and mode.mode == "native":
         # The pins win, or the declared arithmetic would not be what ran; `serve` is recorded.
         pins: dict[str, Any] = {"env": {**serve.env, **scheme.env}}
@@ -141,7 +141,7 @@ def shortest_context(config: Config) -> int:
     return min(context_tokens(config, name) for name in config.release.names)
 
 
-def _as_served(mode: Mode, serve: Serve, scheme: Scheme | None) -> Mode:
+def _as_served(mode: Mode, serve: Serve, scheme: Scheme | None, hardware: Hardware) -> Mode:
     """The mode with the types that ``serve`` sets in place of the machine's."""
     runs = mode.arithmetic.model_dump()
     wide = WIDE.get(serve.dtype or "")
@@ -149,7 +149,7 @@ def _as_served(mode: Mode, serve: Serve, scheme: Scheme | None) -> Mode:
         runs = {key: wide if value in WIDE.values() else value for key, value in runs.items()}
     pinned = scheme is not None and scheme.kv_cache_dtype is not None
     if serve.kv_cache_dtype not in (None, "auto") and not pinned:
-        runs["kv"] = serve.kv_cache_dtype
+        runs["kv"] = kv_format(serve.kv_cache_dtype, hardware)
     return replace(mode, arithmetic=Arithmetic.model_validate(runs))
 
 

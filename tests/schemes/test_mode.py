@@ -42,7 +42,7 @@ TABLE = {
         "H100": "native fp8 fp8 bf16",
     },
     "kv-fp8": {
-        "AMX": "native bf16 bf16 fp8",
+        "AMX": "native bf16 bf16 fp8-truncated",
         "AVX2": "simulated fp32 fp32 fp8",
         "A100": "unsupported bf16 bf16 fp8",
         "H100": "native bf16 bf16 fp8",
@@ -102,13 +102,13 @@ TABLE = {
         "H100": "simulated int4 fp8 bf16",
     },
     "gptq-w4a16-kv-fp8": {
-        "AMX": "native int4 bf16 fp8",
+        "AMX": "native int4 bf16 fp8-truncated",
         "AVX2": "simulated int4 fp32 fp8",
         "A100": "unsupported int4 bf16 fp8",
         "H100": "native int4 bf16 fp8",
     },
     "smoothquant-w8a8-kv-fp8": {
-        "AMX": "native int8 int8 fp8",
+        "AMX": "native int8 int8 fp8-truncated",
         "AVX2": "simulated int8 int8 fp8",
         "A100": "unsupported int8 int8 fp8",
         "H100": "native int8 int8 fp8",

@@ -70,7 +70,8 @@ def test_pins_win_and_are_recorded(built: Workspace) -> None:
     [
         ({}, ("int4", "bf16", "bf16")),
         ({"dtype": "float16"}, ("int4", "fp16", "fp16")),
-        ({"kv_cache_dtype": "fp8"}, ("int4", "bf16", "fp8")),
+        ({"kv_cache_dtype": "fp8"}, ("int4", "bf16", "fp8-truncated")),
+        ({"kv_cache_dtype": "fp8_e5m2"}, ("int4", "bf16", "fp8_e5m2")),
         ({"kv_cache_dtype": "auto", "dtype": "auto"}, ("int4", "bf16", "bf16")),
     ],
 )
