@@ -12,7 +12,7 @@ from qpipe.config import Scheme
 from qpipe.errors import Fault
 from qpipe.model import Architecture, Linear
 
-__all__ = ["head_faults", "misfits", "packed"]
+__all__ = ["RELEASE", "head_faults", "misfits", "packed"]
 
 # Tensor parallelism gives each device a part of these modules' inputs, and of these' outputs.
 SPLIT_BY_INPUTS = ("o_proj", "down_proj")

@@ -205,6 +205,18 @@ def test_packed_integers_of_each_device() -> None:
     assert {fault.key for fault in caught.value.faults} == {"weights.num_bits"}
 
 
+@pytest.mark.parametrize("name", ["rtn-w4a16", "kv-fp8"])
+def test_experts_are_refused_whatever_is_quantized(name: str) -> None:
+    expert = {f"model.layers.0.mlp.experts.{n}.up_proj": (64, 64) for n in range(2)}
+    model = architecture_of(expert, layers=1, hidden=64)
+    schemes = {name: checked_in_scheme(name) for name in (name, "kv-int4")}
+    with pytest.raises(ConfigError) as caught:
+        preflight(schemes, model.linears, architecture=model)
+    assert [fault.key for fault in caught.value.faults] == ["model.source"]
+    del schemes[name]
+    preflight(schemes, model.linears, architecture=model)  # the engine alone quantizes
+
+
 @given(
     heads=st.integers(1, 64),
     kv_heads=st.integers(1, 64),
