@@ -32,7 +32,7 @@ class Forecast:
     """Of the dequantized weights that are served in place of the variant; 0 where it is native."""
     disk: Need
     weights: Need
-    """Memory without which quantizing surely fails."""
+    """Memory without which quantizing, or checking a ready-made checkpoint, surely fails."""
     memory: list[Need]
     """As estimated: for quantizing, then for serving."""
     seconds: float
@@ -111,7 +111,8 @@ def forecast(config: Config, work: Work, hardware: Hardware) -> Forecast:
     mend = "end other programs, or take a machine with more memory"
     if work.rows:
         mend += " or fewer rows (`calibration_samples`)"
-    memory = [Need("memory to quantize", takes.host, memory_free(), mend)]
+    what = "memory to check the checkpoint" if work.ready_made else "memory to quantize"
+    memory = [Need(what, takes.host, memory_free(), mend)]
     gpu = _gpu_bytes()
     if gpu is not None and takes.gpu:
         memory.append(Need("GPU memory to quantize", takes.gpu, gpu, mend))
@@ -131,7 +132,7 @@ def forecast(config: Config, work: Work, hardware: Hardware) -> Forecast:
         ),
         weights=Need(
             "memory and swap for the weights alone",
-            takes.weights if work.scheme.steps else 0,
+            takes.weights if work.scheme.steps or work.ready_made else 0,
             memory_total(),
             "take a machine with more memory",
         ),

@@ -38,10 +38,13 @@ def quantizing_memory(
 ) -> QuantizingMemory:
     """Weights, calibration's hidden states, and what the method keeps of one block.
 
+    A checkpoint is read back into the model at the type it is computed in here, so the weights are
+    needed for a ready-made one too; AutoAWQ computes in float32 on every CPU.
     On CUDA the weights and hidden states stay in main memory; the GPU holds one block, what the
     method keeps of it, and the activations of one row.
     """
-    native = hardware.device == "cuda" or "avx512_bf16" in hardware.cpu_flags
+    autoawq = scheme.backend == "autoawq" and bool(scheme.steps)
+    native = hardware.device == "cuda" or ("avx512_bf16" in hardware.cpu_flags and not autoawq)
     wide = WIDE_BYTES if native else FLOAT32
     weights = architecture.values * wide
     quantized = quantized_modules(scheme, architecture.linears)

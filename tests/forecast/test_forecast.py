@@ -80,6 +80,17 @@ def test_what_the_engine_alone_quantizes(config: Config) -> None:
     assert found.checkpoint_bytes == 2 * WEIGHTS
 
 
+@pytest.mark.parametrize(("hardware", "width"), [(AMX, 2), (AVX2, 4)])
+def test_checking_what_is_ready_made_takes_the_model(
+    config: Config, hardware: Hardware, width: int
+) -> None:
+    ready = {"gptq": {"scheme": "gptq-w4a16", "checkpoint": "path:ready"}}
+    ready_made = small_config(config.workspace, variants=ready, sensitivity={}, fallback={})
+    found = forecast(ready_made, "gptq", hardware)
+    assert found.weights.needed == width * WEIGHTS
+    assert needs(found)["memory to check the checkpoint"] == GIB + width * WEIGHTS
+
+
 @pytest.mark.parametrize(("variant", "width"), [("gptq", 2), ("kv", 1)])
 def test_cache_of_one_sequence(config: Config, variant: str, width: int) -> None:
     found = forecast(config, variant, AMX)
