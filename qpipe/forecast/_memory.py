@@ -9,13 +9,11 @@ from dataclasses import dataclass
 from qpipe.config import Scheme
 from qpipe.hardware import Hardware
 from qpipe.model import Architecture, Linear
-from qpipe.room import GIB
+from qpipe.room import GIB, RUNTIME
 from qpipe.schemes import WIDE_BYTES, quantized_modules
 
 __all__ = ["QuantizingMemory", "engine_bytes", "quantizing_memory"]
 
-RUNTIME = 1 * GIB
-"""torch, llm-compressor and their like, loaded; on a GPU the context."""
 ENGINE = 2 * GIB
 """vLLM beside weights and KV cache."""
 FLOAT32 = 4
