@@ -23,6 +23,7 @@ def work(request: dict[str, Any]) -> dict[str, Any]:
         request["trust_remote_code"],
         # Quantization-aware training moves weights; what has nothing to do with the model is out.
         limit=TRAINED_LIMIT if request["may_be_trained"] else None,
+        expected_bytes=request["expected_bytes"],
     )
     return {
         **checked,
