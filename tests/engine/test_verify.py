@@ -12,8 +12,8 @@ from tests.engine.conftest import ENVS
 pytestmark = pytest.mark.engine
 
 
-def said_by(script: str) -> dict[str, Any]:
-    command = [ENVS / "quantize" / "bin" / "python", Path(__file__).with_name(script)]
+def said_by(script: str, env: str = "quantize") -> dict[str, Any]:
+    command = [ENVS / env / "bin" / "python", Path(__file__).with_name(script)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     said: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return said
@@ -64,6 +64,15 @@ def test_modules_of_the_loaded_model() -> None:
         "a router": ["gate"],
         "keys and values alone": ["lm_head"],
     }
+
+
+@pytest.mark.skipif(not (ENVS / "autoawq").exists(), reason="AutoAWQ's environment is optional")
+def test_parameters_of_autoawq() -> None:
+    said = said_by("autoawq_planted.py", "autoawq")
+    assert said["known"] == ""
+    for kind, name in (("unknown", "duo_scalling"), ("qpipe's own", "calib_data")):
+        assert f"no parameter {name}" in said[kind] and "apply_clip, duo_scaling" in said[kind]
+    assert said["within"] == "TypeError: within"  # no fault of the scheme's file
 
 
 def test_weights_of_other_tools_are_read() -> None:
