@@ -11,9 +11,11 @@ import psutil
 
 from qpipe.errors import EnvError
 
-__all__ = ["GIB", "Need", "disk_free", "memory_free", "memory_total", "require_room"]
+__all__ = ["GIB", "RUNTIME", "Need", "disk_free", "memory_free", "memory_total", "require_room"]
 
 GIB = 2**30
+RUNTIME = 1 * GIB
+"""torch, llm-compressor and their like, loaded; on a GPU the context."""
 
 
 @dataclass(frozen=True)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from qpipe.calibration import Tokenizer
 from qpipe.config import Config
 from qpipe.envs import described, run_worker
-from qpipe.model import linears
-from qpipe.schemes import quantized_modules
+from qpipe.hardware import visible_gpus
+from qpipe.model import architecture
+from qpipe.room import RUNTIME, Need, memory_free
+from qpipe.schemes import WIDE_BYTES, quantized_modules
 
 __all__ = ["FACTOR", "compare_activations", "cut"]
 
@@ -19,6 +21,7 @@ ROW = 256
 """Tokens of a row at most, so that few long rows are not all there is to see."""
 FACTOR = 1.5
 """A channel exceeds calibration where its maximum is more than so many times the one seen there."""
+FLOAT32 = 4
 
 
 def compare_activations(
@@ -42,7 +45,11 @@ def compare_activations(
         return {"left_out": "environment 'quantize' is not ready: run `qpipe env sync quantize`"}
     if not list(workspace.model.glob("*.safetensors")):
         return {"left_out": "there are no weights in out/model: run `qpipe model`"}
-    known = linears(workspace.model)
+    shapes = architecture(workspace.model)
+    short = [need for need in _needs(shapes.values) if not need.fits]
+    if short:
+        return {"left_out": f"{short[0]}; {short[0].mend}"}
+    known = shapes.linears
     modules = {
         module.name
         for scheme in config.schemes.values()
@@ -61,6 +68,18 @@ def compare_activations(
     }
     done = run_worker("quantize", "coverage", request, workspace, "check", progress)
     return {"factor": FACTOR, **done}
+
+
+def _needs(values: int) -> Iterator[Need]:
+    """Room for the whole model as the worker loads it: on a GPU in 16 bits, by way of memory."""
+    gpus = visible_gpus()
+    size = RUNTIME + values * (WIDE_BYTES if gpus else FLOAT32)
+    mend = "end other programs, or take a machine with more memory"
+    yield Need("memory to compare activations", size, memory_free(), mend)
+    for gpu in gpus[:1]:
+        if gpu.total_mib is not None:
+            there = (gpu.total_mib - (gpu.used_mib or 0)) * 2**20
+            yield Need("GPU memory to compare activations", size, there, mend)
 
 
 def cut(texts: list[list[int]], tokenizer: Tokenizer, tokens: int) -> list[list[int]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from qpipe.config import Config
@@ -32,7 +33,7 @@ class Forecast:
     """Of the dequantized weights that are served in place of the variant; 0 where it is native."""
     disk: Need
     weights: Need
-    """Memory without which quantizing surely fails."""
+    """Memory without which quantizing, or checking a ready-made checkpoint, surely fails."""
     memory: list[Need]
     """As estimated: for quantizing, then for serving."""
     seconds: float
@@ -107,11 +108,16 @@ def forecast(config: Config, work: Work, hardware: Hardware) -> Forecast:
         for path in workspace.model.iterdir()
         if path.is_file() and path.suffix != ".safetensors"
     )
+    download = _to_download(work.ready_made, saved + beside, workspace.root)
+    room = "free disk space, or put out/ and .qpipe/ on a larger disk"
+    if download:
+        room += ", or the hub's cache on another (`HF_HOME`)"
     takes = quantizing_memory(shapes, work.scheme, work.rows, work.tokens, hardware)
     mend = "end other programs, or take a machine with more memory"
     if work.rows:
         mend += " or fewer rows (`calibration_samples`)"
-    memory = [Need("memory to quantize", takes.host, memory_free(), mend)]
+    what = "memory to check the checkpoint" if work.ready_made else "memory to quantize"
+    memory = [Need(what, takes.host, memory_free(), mend)]
     gpu = _gpu_bytes()
     if gpu is not None and takes.gpu:
         memory.append(Need("GPU memory to quantize", takes.gpu, gpu, mend))
@@ -125,13 +131,13 @@ def forecast(config: Config, work: Work, hardware: Hardware) -> Forecast:
             "disk for the checkpoint and its dequantized twin"
             if twin
             else "disk for the checkpoint",
-            saved + twin + beside,
+            saved + twin + beside + download,
             disk_free(workspace.root),
-            "free disk space, or put out/ and .qpipe/ on a larger disk",
+            room,
         ),
         weights=Need(
             "memory and swap for the weights alone",
-            takes.weights if work.scheme.steps else 0,
+            takes.weights if work.scheme.steps or work.ready_made else 0,
             memory_total(),
             "take a machine with more memory",
         ),
@@ -140,6 +146,26 @@ def forecast(config: Config, work: Work, hardware: Hardware) -> Forecast:
             shapes, work.scheme, work.rows, work.tokens, throughput(hardware), hardware.device
         ),
     )
+
+
+def _to_download(source: str | None, size: int, root: Path) -> int:
+    """Bytes still to come of a ready-made checkpoint, where the hub's cache shares the disk.
+
+    It is fetched to the cache, and copied from there.
+    """
+    kind, _, rest = (source or "").partition(":")
+    if kind != "hub":
+        return 0
+    from huggingface_hub.constants import HF_HUB_CACHE
+    from huggingface_hub.file_download import repo_folder_name
+
+    cache = Path(HF_HUB_CACHE)
+    exists = next(folder for folder in (cache, *cache.parents) if folder.exists())
+    if exists.stat().st_dev != root.stat().st_dev:
+        return 0
+    blobs = cache / repo_folder_name(repo_id=rest.partition("@")[0], repo_type="model") / "blobs"
+    there: int = sum(path.stat().st_size for path in blobs.glob("*"))
+    return max(0, size - there)
 
 
 def _serving(

@@ -9,13 +9,11 @@ from dataclasses import dataclass
 from qpipe.config import Scheme
 from qpipe.hardware import Hardware
 from qpipe.model import Architecture, Linear
-from qpipe.room import GIB
+from qpipe.room import GIB, RUNTIME
 from qpipe.schemes import WIDE_BYTES, quantized_modules
 
 __all__ = ["QuantizingMemory", "engine_bytes", "quantizing_memory"]
 
-RUNTIME = 1 * GIB
-"""torch, llm-compressor and their like, loaded; on a GPU the context."""
 ENGINE = 2 * GIB
 """vLLM beside weights and KV cache."""
 FLOAT32 = 4
@@ -38,10 +36,13 @@ def quantizing_memory(
 ) -> QuantizingMemory:
     """Weights, calibration's hidden states, and what the method keeps of one block.
 
+    A checkpoint is read back into the model at the type it is computed in here, so the weights are
+    needed for a ready-made one too; AutoAWQ computes in float32 on every CPU.
     On CUDA the weights and hidden states stay in main memory; the GPU holds one block, what the
     method keeps of it, and the activations of one row.
     """
-    native = hardware.device == "cuda" or "avx512_bf16" in hardware.cpu_flags
+    autoawq = scheme.backend == "autoawq" and bool(scheme.steps)
+    native = hardware.device == "cuda" or ("avx512_bf16" in hardware.cpu_flags and not autoawq)
     wide = WIDE_BYTES if native else FLOAT32
     weights = architecture.values * wide
     quantized = quantized_modules(scheme, architecture.linears)

@@ -125,8 +125,11 @@ def check_checkpoint(
     folder: Path,
     progress: Callable[[str], None],
     may_be_trained: bool,
+    expected_bytes: int | None = None,
 ) -> dict[str, Any]:
     """What there is to tell of a checkpoint that llm-compressor did not make, with its `modules`.
+
+    ``expected_bytes`` is left out of ready-made ones, whose formats and unquantized types differ.
 
     Raises:
         EnvError: its tensors are unsound, or it no longer speaks.
@@ -136,6 +139,7 @@ def check_checkpoint(
         "model": str(config.workspace.model),
         "scheme": scheme.saved().model_dump(),
         "may_be_trained": may_be_trained,
+        "expected_bytes": expected_bytes,
         "trust_remote_code": config.release.model.trust_remote_code,
     }
     return run_worker("quantize", "check", request, config.workspace, variant, progress)

@@ -76,7 +76,13 @@ def make_variant(config: Config, variant: str, progress: Callable[[str], None]) 
         elif scheme.backend == "autoawq":
             done = run_worker("autoawq", "autoawq", request, workspace, variant, progress)
             done |= check_checkpoint(
-                config, variant, scheme, staged, progress, may_be_trained=False
+                config,
+                variant,
+                scheme,
+                staged,
+                progress,
+                may_be_trained=False,
+                expected_bytes=found.checkpoint_bytes,
             )
             _require_modules(done.pop("modules"), work.quantized)
         else:

@@ -8,10 +8,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from qpipe.config import Scheme
 from qpipe.errors import ConfigError, Fault
 from qpipe.model import Architecture, Linear
-from qpipe.schemes._split import head_faults, misfits
+from qpipe.schemes._split import RELEASE, head_faults, misfits
 from qpipe.schemes._units import units_of
 
 __all__ = ["preflight", "quantized_modules"]
+
+EXPERT = re.compile(r".*\.experts\.\d+\.")
 
 
 def quantized_modules(scheme: Scheme, modules: Iterable[Linear]) -> list[Linear]:
@@ -30,12 +32,12 @@ def preflight(
     """Check each scheme, by name, on every linear module that it quantizes.
 
     ``devices`` says how many a scheme's variants are spread over, where that is more than one.
-    Heads, and names on ignore lists, are checked where the ``architecture`` is known.
+    Heads, experts, and names on ignore lists are checked where the ``architecture`` is known.
 
     Raises:
         ConfigError: with each distinct size that a group, block, packed integer or device of any
             scheme does not divide, each fused unit that is ignored in part, each ignored name that
-            the model lacks, and each scheme of weights that quantizes nothing.
+            the model lacks, each scheme of weights that quantizes nothing, and a model of experts.
     """
     faults: dict[tuple[object, ...], Fault] = {}
     for name, scheme in sorted(schemes.items()):
@@ -43,6 +45,11 @@ def preflight(
         if architecture is not None:
             for fault in head_faults(architecture, spread):
                 faults.setdefault((fault.key, fault.message), fault)
+            if scheme.steps and any(map(EXPERT.match, architecture.modules)):
+                # transformers 5 makes one tensor of a layer's experts when it loads them.
+                message = "qpipe cannot quantize models with experts yet"
+                mend = "take a dense model, or schemes without `steps`"
+                faults["experts",] = Fault(RELEASE, "model.source", message, mend)
         if scheme.weights is None:
             continue
         file = f"configs/schemes/{name}.yaml"

@@ -22,7 +22,7 @@ def checkpoint_bytes(architecture: Architecture, scheme: Scheme) -> int:
     """Bytes of all tensors of the checkpoint that the scheme makes.
 
     Formats as compressed-tensors 0.19 infers them: packed into int32 for integer weights alone,
-    two values a byte for NVFP4 and MXFP4, a byte a value otherwise.
+    two values a byte for NVFP4 and MXFP4, a byte a value otherwise. AutoAWQ has its own.
     """
     scheme = scheme.saved()
     values, total = architecture.values, 0
@@ -40,6 +40,10 @@ def _quantized(scheme: Scheme, module: Linear) -> int:
     assert args is not None
     outputs, inputs = module.out_features, module.in_features
     scales = _scales(args, outputs, inputs)
+    if scheme.backend == "autoawq":
+        # Weights and zero points, always there, are packed along outputs.
+        packed_row = ceil(outputs * args.num_bits / 32) * INT32
+        return packed_row * (inputs + scales // outputs) + scales * WIDE_BYTES
     total = scales * (1 if args.scale_dtype else WIDE_BYTES)
     if packed(scheme):
         total += outputs * ceil(inputs * args.num_bits / 32) * INT32 + 2 * INT64  # and the shape

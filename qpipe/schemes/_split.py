@@ -12,11 +12,11 @@ from qpipe.config import Scheme
 from qpipe.errors import Fault
 from qpipe.model import Architecture, Linear
 
-__all__ = ["head_faults", "misfits", "packed"]
+__all__ = ["RELEASE", "head_faults", "misfits", "packed"]
 
 # Tensor parallelism gives each device a part of these modules' inputs, and of these' outputs.
 SPLIT_BY_INPUTS = ("o_proj", "down_proj")
-SPLIT_BY_OUTPUTS = ("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj")
+SPLIT_BY_OUTPUTS = ("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj", "gate_up_proj")
 KEYS_AND_VALUES = ("k_proj", "v_proj")
 
 RELEASE = "configs/release.yaml"
@@ -56,11 +56,12 @@ def misfits(
     if args.group_size and inputs % args.group_size:
         yield fault("group_size", args.group_size, inputs, "inputs")
         return
+    last = module.name.rpartition(".")[2]
     by_inputs, by_outputs = (
-        devices > 1 and module.name.endswith(names) for names in (SPLIT_BY_INPUTS, SPLIT_BY_OUTPUTS)
+        devices > 1 and last in names for names in (SPLIT_BY_INPUTS, SPLIT_BY_OUTPUTS)
     )
     kv_heads = None if architecture is None else architecture.kv_heads
-    if by_outputs and kv_heads and module.name.endswith(KEYS_AND_VALUES):
+    if by_outputs and kv_heads and last in KEYS_AND_VALUES:
         outputs = outputs // kv_heads * max(1, kv_heads // devices)
     elif by_inputs or by_outputs:
         whole, side = (inputs, "inputs") if by_inputs else (outputs, "outputs")

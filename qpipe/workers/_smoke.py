@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ KL_LIMIT = 3.0
 """Nats a token to the unquantized model; beyond it is noise (log of the vocabulary is 10)."""
 NEW_TOKENS = 8
 MEND = "look at the worker's log; try more calibration rows or another scheme"
+UNKNOWN = "qpipe cannot quantize or check models of this architecture yet; take another model"
 
 
 class Revived:
@@ -29,10 +31,12 @@ class Revived:
         self._model = AutoModelForCausalLM.from_pretrained(
             base.folder, dtype=dtype, trust_remote_code=trust, use_safetensors=True
         ).eval()
+        self._state = self._model.state_dict()
+        stored = (f"{module}.weight" for module in checkpoint.modules)
+        require_names([*base.names, *stored], self._state)
         self._tokenizer = AutoTokenizer.from_pretrained(base.folder, trust_remote_code=trust)
         self._ids = self._tokenizer(TEXT, return_tensors="pt")["input_ids"]
         self._reference = self._log_probs()
-        self._state = self._model.state_dict()
         for module in checkpoint.modules:
             self._state[f"{module}.weight"].copy_(checkpoint.weight(module))
         for name, tensor in checkpoint.unquantized():
@@ -123,3 +127,24 @@ def read_back(
         limit = limit or ERROR_LIMITS[scheme["weights"]["num_bits"]]
         checked["weight_errors"] = check_weights(revived, base, modules, limit)
     return {**checked, "smoke": revived.speak()}
+
+
+def require_names(names: Iterable[str], loaded: Collection[str]) -> None:
+    """Check that a loaded model has the tensors that its files have, by the same names.
+
+    Version 5 of transformers makes one tensor of a layer's experts, and renames what it wraps.
+
+    Raises:
+        Refusal: with the first that it lacks; biases apart, which files hold as zeros.
+    """
+    lost = [name for name in names if name not in loaded and not name.endswith(".bias")]
+    if lost:
+        message = f"{lost[0]} is not in the loaded model: transformers fuses or renames it"
+        raise Refusal(message, UNKNOWN)
+
+
+def compute_dtype() -> torch.dtype:
+    """The type that models are computed in here."""
+    # Without AVX512-BF16 or AMX, bfloat16 products are emulated: 7 times slower than float32.
+    native = torch.cuda.is_available() or torch.cpu._is_avx512_bf16_supported()
+    return torch.bfloat16 if native else torch.float32

@@ -6,17 +6,26 @@ import json
 import shutil
 import tempfile
 import time
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
 import torch
 from _protocol import Refusal, peak_memory_gib, progress, rows_of, run, versions
 from awq import AutoAWQForCausalLM
+from awq.models.base import BaseAWQForCausalLM
+
+SET = {
+    *("self", "tokenizer", "quant_config", "calib_data", "split", "text_column"),
+    *("max_calib_samples", "max_calib_seq_len", "quantizer_cls", "export_compatible", "kwargs"),
+}
+"""Of AutoAWQ's parameters, what qpipe sets or a scheme's file cannot say."""
 
 
 def work(request: dict[str, Any]) -> dict[str, Any]:
     scheme, output = request["scheme"], Path(request["output"])
-    weights = scheme["weights"]
+    weights, params = scheme["weights"], scheme["steps"][0]["params"]
+    _require_known(params)
     rows = rows_of(request)
     torch.manual_seed(request["seed"])
     progress("loading the model")
@@ -30,24 +39,19 @@ def work(request: dict[str, Any]) -> dict[str, Any]:
         )
     started = time.monotonic()
     progress(f"awq over {len(rows)} rows")
-    try:
-        model.quantize(
-            None,
-            quant_config={
-                "w_bit": weights["num_bits"],
-                "q_group_size": weights["group_size"],
-                "zero_point": not weights["symmetric"],
-                "version": "GEMM",
-            },
-            calib_data=rows,
-            max_calib_samples=len(rows),
-            max_calib_seq_len=len(rows[0]),
-            **scheme["steps"][0]["params"],
-        )
-    except TypeError as error:
-        raise Refusal(
-            f"AutoAWQ refuses its parameters: {error}", "correct `params` in the scheme's file"
-        ) from error
+    model.quantize(
+        None,
+        quant_config={
+            "w_bit": weights["num_bits"],
+            "q_group_size": weights["group_size"],
+            "zero_point": not weights["symmetric"],
+            "version": "GEMM",
+        },
+        calib_data=rows,
+        max_calib_samples=len(rows),
+        max_calib_seq_len=len(rows[0]),
+        **params,
+    )
     seconds = time.monotonic() - started
     progress("saving the checkpoint")
     # What is not quantized stays as the model has it.
@@ -62,6 +66,19 @@ def work(request: dict[str, Any]) -> dict[str, Any]:
         "peak_memory_gib": peak_memory_gib(),
         "versions": versions("torch", "autoawq", "transformers"),
     }
+
+
+def _require_known(params: dict[str, Any]) -> None:
+    """Check the names of a scheme's parameters.
+
+    Raises:
+        Refusal: AutoAWQ has none of that name, or qpipe sets it.
+    """
+    known = {*signature(BaseAWQForCausalLM.quantize).parameters} - SET
+    unknown = sorted({*params} - known)
+    if unknown:
+        message = f"AutoAWQ has no parameter {', '.join(unknown)} that a scheme can set"
+        raise Refusal(message, f"correct `params` in the scheme's file: {', '.join(sorted(known))}")
 
 
 def _for_older_transformers(model: Path, folder: Path) -> None:

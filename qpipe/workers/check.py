@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import torch
 from _protocol import progress, run, versions
-from _smoke import read_back
+from _smoke import compute_dtype, read_back
 from _verify import TRAINED_LIMIT
 from _weights import Checkpoint
 
@@ -20,10 +19,11 @@ def work(request: dict[str, Any]) -> dict[str, Any]:
         base,
         request["scheme"],
         checkpoint.modules,
-        torch.float32,  # on any machine: speed does not matter for one short text
+        compute_dtype(),
         request["trust_remote_code"],
         # Quantization-aware training moves weights; what has nothing to do with the model is out.
         limit=TRAINED_LIMIT if request["may_be_trained"] else None,
+        expected_bytes=request["expected_bytes"],
     )
     return {
         **checked,

@@ -10,11 +10,12 @@ from typing import Any
 import torch
 from _args import args_of
 from _protocol import Refusal, peak_memory_gib, progress, rows_of, run, versions
-from _smoke import read_back
+from _smoke import UNKNOWN, compute_dtype, read_back, require_names
 from _weights import Checkpoint
 from compressed_tensors.quantization import QuantizationArgs, QuantizationScheme
 from datasets import Dataset
 from llmcompressor import oneshot
+from llmcompressor.modeling.moe.linearize import get_non_linearized_moes
 from pydantic import ValidationError
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -30,16 +31,17 @@ TRANSFORMS = {"smoothquant", "awq"}
 
 def work(request: dict[str, Any]) -> dict[str, Any]:
     _spare_pinned_memory()
-    scheme = request["scheme"]
-    recipe = _recipe(scheme, request["packed"])
+    scheme, base = request["scheme"], Checkpoint(Path(request["model"]))
     torch.manual_seed(request["seed"])
     progress("loading the model")
     model = AutoModelForCausalLM.from_pretrained(
         request["model"],
-        dtype=_compute_dtype(),
+        dtype=compute_dtype(),
         trust_remote_code=request["trust_remote_code"],
         use_safetensors=True,
     )
+    require_names(base.names, model.state_dict())
+    recipe = _recipe(scheme, request["packed"], _ignore(model, scheme, request["modules"]))
     tokenizer = AutoTokenizer.from_pretrained(
         request["model"], trust_remote_code=request["trust_remote_code"]
     )
@@ -65,13 +67,12 @@ def work(request: dict[str, Any]) -> dict[str, Any]:
     del model
     peak = peak_memory_gib()
     progress("checking the checkpoint")
-    checkpoint, base = (Checkpoint(Path(request[name])) for name in ("output", "model"))
     checked = read_back(
-        checkpoint,
+        Checkpoint(Path(request["output"])),
         base,
         scheme,
         request["modules"],
-        _compute_dtype(),
+        compute_dtype(),
         request["trust_remote_code"],
         expected_bytes=request["expected_bytes"],
     )
@@ -83,7 +84,28 @@ def work(request: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _recipe(scheme: dict[str, Any], packed: bool) -> list[Any]:
+def _ignore(model: Any, scheme: dict[str, Any], modules: list[str]) -> list[str]:
+    """Names of all that llm-compressor would quantize beside ``modules``.
+
+    Its target is every linear module, a router or a vision tower too, and it matches patterns
+    otherwise than qpipe does.
+
+    Raises:
+        Refusal: it would not find one of ``modules``, or makes linear modules of experts by itself.
+    """
+    if get_non_linearized_moes(model):
+        raise Refusal("transformers makes one tensor of a layer's experts", UNKNOWN)
+    if not scheme["weights"]:
+        return list(scheme["ignore"])
+    linears = [name for name, each in model.named_modules() if isinstance(each, torch.nn.Linear)]
+    lost = sorted({*modules} - {*linears})
+    if lost:
+        raise Refusal(f"{lost[0]} is no linear module of the loaded model", UNKNOWN)
+    wanted = set(modules)
+    return [name for name in linears if name not in wanted]
+
+
+def _recipe(scheme: dict[str, Any], packed: bool, ignore: list[str]) -> list[Any]:
     groups, kv = {}, None
     if scheme["weights"] or scheme["activations"]:
         quant = QuantizationScheme(
@@ -100,7 +122,7 @@ def _recipe(scheme: dict[str, Any], packed: bool) -> list[Any]:
         module, name = MODIFIERS[step["method"]]
         params = dict(step["params"])
         if step["method"] not in TRANSFORMS:
-            params |= {"ignore": scheme["ignore"], "kv_cache_scheme": kv}
+            params |= {"ignore": ignore, "kv_cache_scheme": kv}
             if groups:
                 params["config_groups"] = groups
         if step["method"] == "gptq":
@@ -117,12 +139,6 @@ def _recipe(scheme: dict[str, Any], packed: bool) -> list[Any]:
 
 def _args(spec: dict[str, Any] | None) -> QuantizationArgs | None:
     return None if spec is None else args_of(spec)
-
-
-def _compute_dtype() -> torch.dtype:
-    # Without AVX512-BF16 or AMX, bfloat16 products are emulated: 7 times slower than float32.
-    native = torch.cuda.is_available() or torch.cpu._is_avx512_bf16_supported()
-    return torch.bfloat16 if native else torch.float32
 
 
 def _spare_pinned_memory() -> None:

@@ -9,7 +9,9 @@ from rich.console import Console
 from qpipe.config import Config, PublicSuite
 from qpipe.coverage import _activations, check_calibration, check_table
 from qpipe.errors import ConfigError, MissingInput
+from qpipe.hardware import Gpu
 from qpipe.records import SCHEMA_VERSION, read_json
+from qpipe.room import GIB
 from tests.conftest import FakeEnvironment
 from tests.coverage.conftest import CHINESE, ENGLISH, NUMBERS, text
 from tests.workspace_fixture import silent, write_checkpoint
@@ -144,14 +146,29 @@ def asked(
     return requests
 
 
+def with_weights(config: Config) -> Config:
+    made = write_checkpoint(config.workspace.root / "weights")
+    for name in ("config.json", "model.safetensors"):
+        (made / name).rename(config.workspace.model / name)
+    return config
+
+
+@pytest.mark.parametrize("short", ["memory", "GPU memory"])
+def test_activations_are_left_out_where_the_model_has_no_room(
+    build: Build, asked: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, short: str
+) -> None:
+    gpu = Gpu("0", "G", "T4", 7.5, used_mib=600, total_mib=1624)
+    monkeypatch.setattr(_activations, "visible_gpus", lambda: [gpu] if "GPU" in short else [])
+    monkeypatch.setattr(_activations, "memory_free", lambda: (64 if "GPU" in short else 1) * GIB)
+    record = check_calibration(with_weights(build(**FITTING)), silent)
+    assert asked == [] and record["verdict"] == "pass"
+    assert record["activations"]["left_out"].startswith(f"{short} to compare activations: 1.00 GiB")
+
+
 def test_activations_beyond_calibration_are_warned_of(
     build: Build, asked: list[dict[str, Any]]
 ) -> None:
-    config = build(**FITTING)
-    write_checkpoint(config.workspace.root / "weights")
-    (config.workspace.root / "weights" / "model.safetensors").rename(
-        config.workspace.model / "model.safetensors"
-    )
+    config = with_weights(build(**FITTING))
     record = check_calibration(config, silent)
     found = warned(record)
     assert list(found) == ["held-out/chinese"]

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,10 +12,10 @@ from tests.engine.conftest import ENVS
 pytestmark = pytest.mark.engine
 
 
-def said_by(script: str) -> dict[str, str]:
-    command = [ENVS / "quantize" / "bin" / "python", Path(__file__).with_name(script)]
+def said_by(script: str, env: str = "quantize") -> dict[str, Any]:
+    command = [ENVS / env / "bin" / "python", Path(__file__).with_name(script)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
-    said: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
+    said: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return said
 
 
@@ -51,6 +52,27 @@ def test_checkpoints_that_no_longer_speak() -> None:
     assert said["none"] == "KL 0.000"
     assert said["overflow"].startswith("model.layers.1.") and "NaN or infinity" in said["overflow"]
     assert "the model is lost: KL" in said["lost"]
+
+
+def test_modules_of_the_loaded_model() -> None:
+    said = said_by("names_planted.py")
+    for model in ("experts", "ready-made experts"):
+        assert "not in the loaded model: transformers fuses or renames it" in said.pop(model)
+    assert said == {
+        "ignored of a plain model": ["lm_head"],
+        "a module that is not there": "model.odd_proj is no linear module of the loaded model",
+        "a router": ["gate"],
+        "keys and values alone": ["lm_head"],
+    }
+
+
+@pytest.mark.skipif(not (ENVS / "autoawq").exists(), reason="AutoAWQ's environment is optional")
+def test_parameters_of_autoawq() -> None:
+    said = said_by("autoawq_planted.py", "autoawq")
+    assert said["known"] == ""
+    for kind, name in (("unknown", "duo_scalling"), ("qpipe's own", "calib_data")):
+        assert f"no parameter {name}" in said[kind] and "apply_clip, duo_scaling" in said[kind]
+    assert said["within"] == "TypeError: within"  # no fault of the scheme's file
 
 
 def test_weights_of_other_tools_are_read() -> None:

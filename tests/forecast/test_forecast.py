@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -78,6 +79,37 @@ def test_what_the_engine_alone_quantizes(config: Config) -> None:
     found = forecast(config, "kv", AVX2)
     assert (found.work.rows, found.twin_bytes, found.weights.needed) == (0, 0, 0)
     assert found.checkpoint_bytes == 2 * WEIGHTS
+
+
+@pytest.mark.parametrize(("hardware", "width"), [(AMX, 2), (AVX2, 4)])
+def test_checking_what_is_ready_made_takes_the_model(
+    config: Config, hardware: Hardware, width: int
+) -> None:
+    ready = {"gptq": {"scheme": "gptq-w4a16", "checkpoint": "path:ready"}}
+    ready_made = small_config(config.workspace, variants=ready, sensitivity={}, fallback={})
+    found = forecast(ready_made, "gptq", hardware)
+    assert found.weights.needed == width * WEIGHTS
+    assert needs(found)["memory to check the checkpoint"] == GIB + width * WEIGHTS
+
+
+def test_what_the_hub_sends_is_kept_twice(
+    config: Config, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
+
+    def disk(source: str) -> float:
+        ready = {"gptq": {"scheme": "gptq-w4a16", "checkpoint": source}}
+        made = small_config(config.workspace, variants=ready, sensitivity={}, fallback={})
+        return forecast(made, "gptq", AMX).disk.needed
+
+    once = disk("path:ready")
+    assert disk("hub:org/name@abc") == 2 * once
+    blobs = tmp_path / "cache" / "models--org--name" / "blobs"
+    blobs.mkdir(parents=True)
+    (blobs / "abc").write_bytes(bytes(100))
+    assert disk("hub:org/name@abc") == 2 * once - 100
+    (blobs / "def").write_bytes(bytes(int(once)))
+    assert disk("hub:org/name@abc") == once
 
 
 @pytest.mark.parametrize(("variant", "width"), [("gptq", 2), ("kv", 1)])

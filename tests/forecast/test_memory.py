@@ -18,6 +18,14 @@ def test_weights_are_wide_where_bfloat16_is_emulated() -> None:
     assert wide.host == GIB + wide.weights and wide.gpu == 0
 
 
+def test_autoawq_is_wide_on_every_cpu() -> None:
+    scheme = checked_in_scheme("autoawq-w4a16")
+    found = [quantizing_memory(SMOLLM2, scheme, 8, TOKENS, each).weights for each in (AMX, H100)]
+    assert found == [4 * SMOLLM2.values, 2 * SMOLLM2.values]
+    ready_made = scheme.model_copy(update={"steps": []})
+    assert quantizing_memory(SMOLLM2, ready_made, 0, TOKENS, AMX).weights == 2 * SMOLLM2.values
+
+
 def test_a_real_run() -> None:
     """GPTQ on 32 rows took 1.19 GiB on an AVX2 machine."""
     found = quantizing_memory(SMOLLM2, checked_in_scheme("gptq-w4a16"), 32, TOKENS, AVX2)

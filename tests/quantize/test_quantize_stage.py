@@ -11,7 +11,7 @@ from qpipe.config import Config
 from qpipe.errors import ConfigError, EnvError, MissingInput, WorkerError
 from qpipe.forecast import _forecast
 from qpipe.paths import Workspace
-from qpipe.quantize import _stage, make_variant
+from qpipe.quantize import _ready, _stage, make_variant
 from qpipe.records import SCHEMA_VERSION, read_json, write_json
 from tests.workspace_fixture import SHAPES, silent, small_config, write_checkpoint, write_model
 
@@ -72,6 +72,26 @@ def test_variant(config: Config, asked: list[dict[str, Any]]) -> None:
     assert manifest["base_checkpoint_hash"].startswith("bf16")
     assert (manifest["restored"], manifest["scheme"]) == ([], "gptq-w4a16")
     assert (folder / "model.safetensors").exists()
+
+
+def test_autoawqs_checkpoint_must_have_its_size(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: dict[str, dict[str, Any]] = {}
+
+    def worker(env: str, name: str, request: dict[str, Any], *_: Any) -> dict[str, Any]:
+        asked[name] = request
+        write_checkpoint(Path(request["output"]))
+        return {"seconds": 1.0, "modules": MODULES}
+
+    for module in (_stage, _ready):
+        monkeypatch.setattr(module, "run_worker", worker)
+    variants = {"awq": {"scheme": "autoawq-w4a16"}}
+    found = small_config(config.workspace, variants=variants, sensitivity={}, fallback={})
+    make_variant(found, "awq", silent)
+    assert list(asked) == ["autoawq", "check"]
+    whole = 2 * sum(prod(shape) for shape in SHAPES.values())
+    assert 0 < asked["check"]["expected_bytes"] < whole
 
 
 def test_scheme_without_calibration_asks_for_no_rows(

@@ -47,6 +47,7 @@ def test_it_is_taken_as_it_is(workspace: Workspace, asked: list[dict[str, Any]])
     checkpoint(workspace, AWQ)
     manifest = make_variant(config(workspace), "mine", silent)
     assert [request["worker"] for request in asked] == ["check"]
+    assert asked[0]["expected_bytes"] is None  # of a format that the scheme does not say
     assert manifest["modules"] == ["model.layers.0.mlp.down_proj"]
     assert manifest["ready_made"]["source"] == "path:ready"
     assert manifest["calibration_hash"] is None and manifest["restored"] == []

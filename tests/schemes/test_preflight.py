@@ -189,6 +189,15 @@ def test_blocks_on_each_device() -> None:
     ]
 
 
+def test_a_fused_matrix_is_not_its_last_part() -> None:
+    """The outputs of qkv_proj are not those of v_proj, which split by key-value heads."""
+    fused = {"model.layers.0.self_attn.qkv_proj": (576, 192)}
+    sizes = {"heads": 3, "kv_heads": 3, "head_dim": 64}
+    model = architecture_of(fused, layers=1, hidden=192, **sizes)
+    blocks = scheme(strategy="block", block_structure=[576, 64])
+    preflight({"mine": blocks}, model.linears, {"mine": 3}, model)
+
+
 def test_packed_integers_of_each_device() -> None:
     odd = architecture_of({"model.layers.0.mlp.down_proj": (60, 96)}, layers=1, hidden=60)
     mine = checked_in_scheme("rtn-w4a16")
@@ -203,6 +212,18 @@ def test_packed_integers_of_each_device() -> None:
         "8 values an int32 do not divide 60 outputs (model.layers.0.mlp.down_proj)",
     ]
     assert {fault.key for fault in caught.value.faults} == {"weights.num_bits"}
+
+
+@pytest.mark.parametrize("name", ["rtn-w4a16", "kv-fp8"])
+def test_experts_are_refused_whatever_is_quantized(name: str) -> None:
+    expert = {f"model.layers.0.mlp.experts.{n}.up_proj": (64, 64) for n in range(2)}
+    model = architecture_of(expert, layers=1, hidden=64)
+    schemes = {name: checked_in_scheme(name) for name in (name, "kv-int4")}
+    with pytest.raises(ConfigError) as caught:
+        preflight(schemes, model.linears, architecture=model)
+    assert [fault.key for fault in caught.value.faults] == ["model.source"]
+    del schemes[name]
+    preflight(schemes, model.linears, architecture=model)  # the engine alone quantizes
 
 
 @given(

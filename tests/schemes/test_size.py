@@ -73,3 +73,11 @@ def test_packed_groups(outputs: int, inputs: int, group: int, bits: int, symmetr
     zero_points = 0 if symmetric else 4 * ceil(outputs * bits / 32) * groups
     wanted = 4 * outputs * ceil(inputs * bits / 32) + 2 * outputs * groups + zero_points
     assert checkpoint_bytes(model, scheme) == 2 * 1024 * 8 + wanted + 16
+
+
+def test_autoawq_packs_along_outputs() -> None:
+    """Of a real one, made by AutoAWQ 0.2.9: qweight [in, out/8], qzeros, 16-bit scales."""
+    scheme = checked_in_scheme("autoawq-w4a16")
+    model = architecture_of({"model.layers.0.k_proj": (24, 128)}, layers=1, hidden=8)
+    wanted = 128 * 3 * 4 + 2 * 3 * 4 + 2 * 24 * 2
+    assert checkpoint_bytes(model, scheme) == 2 * 1024 * 8 + wanted
