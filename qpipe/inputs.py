@@ -3,6 +3,7 @@
 DVC watches files by fixed paths. The machine, and the folders that a release file may name anywhere
 (a model, a calibration mix, held-out texts, local copies of public sets), reach it through these
 records: the stage always runs, takes a second, and what depends on it runs only when they change.
+So does the tool that a variant's scheme asks for: a stage a variant has one list of files for all.
 """
 
 from __future__ import annotations
@@ -13,16 +14,20 @@ from pathlib import Path
 from typing import Any
 
 from qpipe.calibration import load_mix
-from qpipe.config import BusinessSuite, Config, PublicSuite
+from qpipe.config import BusinessSuite, Config, PublicSuite, Variant
+from qpipe.envs import worker_hash
 from qpipe.hardware import detect, identity
 from qpipe.records import hash_file, write_json
 from qpipe.serving import shortest_context
 
-__all__ = ["note_inputs"]
+__all__ = ["TOOLS", "note_inputs"]
+
+TOOLS = {"llm-compressor": "quantize", "autoawq": "autoawq"}
+"""A scheme's backend → what its environment and its worker are called."""
 
 
 def note_inputs(config: Config) -> None:
-    """Write ``out/inputs/{machine,model,calibration,evaluation}.json``.
+    """Write ``out/inputs/{machine,model,calibration,evaluation}.json`` and a record a checkpoint.
 
     Raises:
         ConfigError: the calibration mix has faults.
@@ -43,9 +48,20 @@ def note_inputs(config: Config) -> None:
         found[f"checkpoints/{name}"] = {
             "source": variant.checkpoint,
             **_folder(config, variant.checkpoint or ""),
+            "tool": _tool(config, variant),
         }
     for name, record in found.items():
         write_json(config.workspace.out / "inputs" / f"{name}.json", record)
+
+
+def _tool(config: Config, variant: Variant) -> dict[str, Any] | None:
+    """What makes the checkpoint: another tool's worker or environment must not make it again."""
+    if variant.checkpoint is not None:
+        return None
+    tool = TOOLS[config.schemes[variant.scheme].backend]
+    root = config.workspace.root
+    requirements = (root / "configs" / "envs").glob(f"{tool}*.txt")
+    return {"worker": worker_hash(tool), **_contents(requirements, root)}
 
 
 def _folder(config: Config, source: str) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from qpipe.cli._main import cli
 from qpipe.compare import compare
 from qpipe.config import Release
 from qpipe.gate import gate
+from qpipe.inputs import TOOLS
 from qpipe.report import report
 from tests.records_fixture import measured
 from tests.workspace_fixture import REPO
@@ -138,7 +139,7 @@ def test_what_decides_a_result_is_a_parameter_or_a_dependency(stages: Stages) ->
     # Each is read by the stage's command, so a change must run it again.
     assert {"model"} <= params("model")
     assert {"calibration"} <= params("calibrate")
-    assert {"calibration", "evaluation", "fidelity"} <= params("check-calibration")
+    assert {"calibration", "evaluation", "fidelity", "variants"} <= params("check-calibration")
     assert {"serve", "baseline", "fidelity", "evaluation", "bench"} <= params("baseline")
     assert {"variants", "sensitivity", "fallback"} <= params("compare")
     assert {"gate"} <= params("gate")
@@ -176,8 +177,6 @@ def test_compare_restored_from_the_cache_is_enough_for_the_report(tmp_path: Path
 
 # Carries values around and decides none of them; what the machine decides is in `out/inputs`.
 PLUMBING = {"config", "envs", "errors", "hardware", "jsonl", "paths", "processes", "records"}
-# Read for shapes and hashes of files that are dependencies themselves.
-PLUMBING |= {"model"}
 # Stop or warn before the work, and change nothing of it.
 PLUMBING |= {"forecast", "room"}
 
@@ -190,12 +189,18 @@ def test_code_that_a_stage_runs_is_a_dependency(stages: Stages) -> None:
         for package in set(re.findall(r"from qpipe\.(\w+)", text)) - PLUMBING:
             covered = any(PurePosixPath(dep).parts[1] == package for dep in code)
             assert covered, f"{name} runs qpipe/{package} and does not depend on it"
+        noted = any(covers("out/inputs/checkpoints", dep) for dep in stage.get("deps", []))
+        tools = [REPO / "qpipe" / "workers" / f"{tool}.py" for tool in TOOLS.values() if noted]
         for worker in re.findall(r'run_worker\(\s*"\w+",\s*"(\w+)"', text):
+            if noted and worker in TOOLS.values():
+                continue  # the record has the one that the variant's scheme asks for
             path = f"qpipe/workers/{worker}.py"
             if worker == "simulate" and name in ("baseline", "check-calibration"):
                 continue  # 16-bit weights need no stand-in; the check serves nothing
+            if worker == "model" and name != "model":
+                continue  # what it makes is in out/model; the rest of the package reads that
             assert path in code, f"{name} runs {path} and does not depend on it"
-        for helper in helpers(file for file in files if file.parent.name == "workers"):
+        for helper in helpers(file for file in files + tools if file.parent.name == "workers"):
             assert helper in code, f"{name} runs {helper} and does not depend on it"
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from qpipe import inputs
-from qpipe.config import BusinessSuite, Config, PublicSuite, Serve
+from qpipe.config import BusinessSuite, Config, PublicSuite, Serve, Variant
 from qpipe.inputs import note_inputs
 from qpipe.paths import Workspace
 from qpipe.records import read_json
-from tests.workspace_fixture import AMX, AVX2, small_config
+from tests.workspace_fixture import AMX, AVX2, checked_in_scheme, small_config
 
 
 @pytest.fixture
@@ -131,5 +131,36 @@ def test_a_moved_workspace_is_the_same(config: Config, tmp_path: Path) -> None:
         name: root / path.relative_to(config.workspace.root)
         for name, path in config.suite_files.items()
     }
-    moved = Config(Workspace(root), config.release, {}, config.suites, files)
+    moved = Config(Workspace(root), config.release, config.schemes, config.suites, files)
     assert noted(moved) == before
+
+
+def test_a_tool_is_an_input_of_what_it_makes_alone(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    awq = Variant.model_validate({"scheme": "autoawq-w4a16"})
+    theirs = Variant.model_validate({"scheme": "gptq-w4a16", "checkpoint": "path:given"})
+    variants = {**config.release.variants, "awq": awq, "theirs": theirs}
+    release = config.release.model_copy(update={"variants": variants})
+    schemes = {**config.schemes, "autoawq-w4a16": checked_in_scheme("autoawq-w4a16")}
+    config = replace(config, release=release, schemes=schemes)
+    envs = config.workspace.root / "configs" / "envs"
+    envs.mkdir(parents=True)
+
+    def tools() -> dict[str, object]:
+        note_inputs(config)
+        folder = config.workspace.out / "inputs" / "checkpoints"
+        return {name: read_json(folder / f"{name}.json", "-")["tool"] for name in variants}
+
+    def changed() -> set[str]:
+        nonlocal before
+        before, last = tools(), before
+        return {name for name in variants if before[name] != last[name]}
+
+    before = tools()
+    (envs / "autoawq.source.txt").write_text("autoawq==0.2.9")
+    assert changed() == {"awq"}
+    (envs / "quantize.txt").write_text("llmcompressor==0.13.0")
+    assert changed() == {"gptq", "fp8", "kv"}
+    monkeypatch.setattr(inputs, "worker_hash", lambda name: f"new {name == 'autoawq'}")
+    assert changed() == {"gptq", "fp8", "kv", "awq"}

@@ -6,13 +6,14 @@ import io
 import os
 import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import click
 
 from qpipe import __version__
+from qpipe.cli._doctor import doctor
+from qpipe.cli._evalset import evalset
+from qpipe.cli._shared import read_config, show_progress
 from qpipe.errors import QpipeError
 
 __all__ = ["main"]
@@ -74,6 +75,10 @@ def cli(debug: bool) -> None:
     """
 
 
+cli.add_command(doctor)
+cli.add_command(evalset)
+
+
 @cli.group()
 def env() -> None:
     """Isolated environments for quantizing and serving."""
@@ -89,66 +94,8 @@ def env_sync(names: tuple[str, ...]) -> None:
     from qpipe.envs import sync
     from qpipe.paths import Workspace
 
-    with _progress("env") as progress:
+    with show_progress("env") as progress:
         sync(list(names) or ["quantize", "serve"], Workspace.here(), progress)
-
-
-@cli.command()
-@click.argument("schemes", nargs=-1)
-@click.option(
-    "--verify", "run", is_flag=True, help="Quantize and serve a tiny model by each scheme."
-)
-@click.option("--json", "as_json", is_flag=True, help="Print the examination as JSON.")
-def doctor(schemes: tuple[str, ...], run: bool, as_json: bool) -> None:
-    """Show this machine, the environments, and which schemes run here: natively or simulated.
-
-    A mode follows from the rule in the scheme's file. --verify tries it, which takes about a minute
-    a scheme: kernels are read from the engine's log, and a native scheme must compute what its
-    simulation does. What was seen is shown until scheme, machine or environments change. Exits
-    with 5 if a scheme failed.
-
-    Example: qpipe doctor --verify gptq-w4a16 fp8-dynamic
-    """
-    from qpipe.config import load_schemes
-    from qpipe.doctor import examine
-    from qpipe.errors import EngineError
-    from qpipe.hardware import detect
-    from qpipe.paths import Workspace
-
-    workspace = Workspace.here()
-    known = load_schemes(workspace)
-    for name in schemes:
-        if name not in known:
-            raise click.BadParameter(f"there is no scheme '{name}'; known: {', '.join(known)}")
-    chosen = {name: known[name] for name in schemes or known}
-    failed: list[str] = []
-    if run:
-        from qpipe.doctor.verify import verify
-
-        with _progress("doctor") as progress:
-            entries = verify(workspace, chosen, detect(), progress)
-        failed = [name for name, entry in entries.items() if entry["outcome"] == "failed"]
-    record = examine(workspace, detect(), chosen)
-    _show_examination(record, as_json)
-    if failed:
-        raise EngineError(
-            f"{len(failed)} of {len(chosen)} schemes do not run as declared: {', '.join(failed)}",
-            mend="see what the table says of them, and the logs in .qpipe/logs/doctor",
-        )
-
-
-def _show_examination(record: Any, as_json: bool) -> None:
-    import json
-
-    from rich.console import Console
-
-    from qpipe.doctor import show
-
-    if as_json:
-        click.echo(json.dumps(record, indent=2, ensure_ascii=False))
-        return
-    console = Console()
-    show(record, console if console.is_terminal else Console(width=160))
 
 
 @cli.command()
@@ -166,7 +113,7 @@ def validate() -> None:
     from qpipe.validate import notes
     from qpipe.validate import validate as check
 
-    config = _config()
+    config = read_config()
     check(config)
     names = ", ".join(config.release.names)
     click.echo(f"{config.release.name}: {len(config.release.names)} variants ({names}); no faults")
@@ -176,63 +123,6 @@ def validate() -> None:
             click.echo(f"note: '{name}' is {mode.mode} on this machine: {mode.reason}")
     for note in notes(config):
         click.echo(f"note: {note}")
-
-
-@cli.group()
-def evalset() -> None:
-    """Your own questions: begin a suite, find its faults, see it as the model will."""
-
-
-@evalset.command("init")
-@click.argument("name")
-def evalset_init(name: str) -> None:
-    """Begin the suite NAME with two sample rows for every scorer.
-
-    Writes evalsets/business/NAME.yaml and NAME/CATEGORY.jsonl beside it, and overwrites nothing.
-
-    Example: qpipe evalset init support
-    """
-    from qpipe.evalset import init_evalset
-    from qpipe.paths import Workspace
-
-    workspace = Workspace.here()
-    for path in init_evalset(workspace, name):
-        click.echo(path.relative_to(workspace.root))
-    click.echo(f"next: put your questions there, then run `qpipe evalset validate {name}`")
-
-
-@evalset.command("validate")
-@click.argument("name", required=False)
-def evalset_validate(name: str | None) -> None:
-    """Check the rows of NAME, or of every suite in evalsets/business, and show all faults at once.
-
-    Beside malformed rows these are: questions asked twice, texts that stand in the calibration mix
-    or the held-out texts too (and in both of these), and, once `qpipe model` ran, rows longer than
-    the context of a variant.
-
-    Example: qpipe evalset validate support
-    """
-    from qpipe.evalset import check_evalsets
-
-    for suite, rows in check_evalsets(_config(), name).items():
-        click.echo(f"{suite}: {rows} rows; no faults")
-
-
-@evalset.command("preview")
-@click.argument("name")
-@click.option("--rows", default=2, show_default=True, type=click.IntRange(1), help="A category.")
-def evalset_preview(name: str, rows: int) -> None:
-    """Show the first rows of every category of NAME, with scorer, reference and level.
-
-    Prompts are shown through the model's chat template if the suite chats and `qpipe model` ran.
-
-    Example: qpipe evalset preview support --rows 1
-    """
-    from rich.console import Console
-
-    from qpipe.evalset import preview_evalset
-
-    preview_evalset(_config(), name, rows, Console(highlight=False))
 
 
 @cli.command()
@@ -245,7 +135,7 @@ def inputs() -> None:
     """
     from qpipe.inputs import note_inputs
 
-    note_inputs(_config())
+    note_inputs(read_config())
 
 
 @cli.command()
@@ -256,8 +146,8 @@ def model() -> None:
     """
     from qpipe.model import make_model
 
-    with _progress("model") as progress:
-        manifest = make_model(_config(), progress)
+    with show_progress("model") as progress:
+        manifest = make_model(read_config(), progress)
     click.echo(f"{manifest['source']}: {manifest['parameters'] / 1e6:.0f}M parameters")
     if manifest["note"]:
         click.echo(manifest["note"])
@@ -279,7 +169,7 @@ def calibrate(check: bool, as_json: bool) -> None:
 
     from qpipe.calibration import build_calibration
 
-    config = _config()
+    config = read_config()
     use, workspace = config.release.calibration, config.workspace
     out = workspace.calibration(Path(use.mix).stem)
     mix = workspace.root / use.mix
@@ -292,7 +182,7 @@ def calibrate(check: bool, as_json: bool) -> None:
     if check:
         from qpipe.coverage import check_calibration
 
-        with _progress("check") as progress:
+        with show_progress("check") as progress:
             record = check_calibration(config, progress)
         if not as_json:
             _show_check(record)
@@ -343,11 +233,11 @@ def quantize(variant: str, dry_run: bool, as_json: bool) -> None:
     if as_json and not dry_run:
         raise click.UsageError("--json goes with --dry-run")
     if not dry_run:
-        with _progress(f"quantize {variant}") as progress:
-            manifest = make_variant(_config(), variant, progress)
+        with show_progress(f"quantize {variant}") as progress:
+            manifest = make_variant(read_config(), variant, progress)
         click.echo(f"{variant}: {manifest['weights_gib']:.3f} GiB of weights")
         return
-    config = _config()
+    config = read_config()
     found = forecast(config, work_of(config, variant), detect())
     if as_json:
         click.echo(json.dumps(found.record(), indent=2, ensure_ascii=False))
@@ -373,8 +263,8 @@ def measure(variant: str, only: tuple[str, ...]) -> None:
     from qpipe.measure import PARTS
     from qpipe.measure import measure as run
 
-    with _progress(f"measure {variant}") as progress:
-        run(_config(), variant, progress, only or PARTS)
+    with show_progress(f"measure {variant}") as progress:
+        run(read_config(), variant, progress, only or PARTS)
 
 
 @cli.command()
@@ -388,8 +278,8 @@ def fidelity(variant: str) -> None:
     """
     from qpipe.measure import measure as run
 
-    with _progress(f"fidelity {variant}") as progress:
-        run(_config(), variant, progress, ["fidelity"])
+    with show_progress(f"fidelity {variant}") as progress:
+        run(read_config(), variant, progress, ["fidelity"])
 
 
 @cli.command()
@@ -401,8 +291,8 @@ def sensitivity(source: str) -> None:
     """
     from qpipe.sensitivity import rank_units
 
-    with _progress(f"sensitivity {source}") as progress:
-        record = rank_units(_config(), source, progress)
+    with show_progress(f"sensitivity {source}") as progress:
+        record = rank_units(read_config(), source, progress)
     for row in record["units"][:10]:
         click.echo(f"{row['kl']:.5f}  {row['unit']}")
 
@@ -415,7 +305,7 @@ def compare() -> None:
     """
     from qpipe.compare import compare as run
 
-    run(_config())
+    run(read_config())
 
 
 @cli.command()
@@ -431,7 +321,7 @@ def gate(enforce: bool, as_json: bool) -> None:
     from qpipe.gate import enforce as check
     from qpipe.gate import gate as run
 
-    config = _config()
+    config = read_config()
     record = run(config)
     if as_json:
         click.echo(json.dumps(record, indent=2, ensure_ascii=False))
@@ -451,7 +341,7 @@ def track() -> None:
     """
     from qpipe.track import track as run
 
-    record = run(_config())
+    record = run(read_config())
     click.echo(f"MLflow run {record['run_id']} in {record['uri']}")
 
 
@@ -467,7 +357,7 @@ def report(table: bool) -> None:
     from qpipe.report import report as run
     from qpipe.report import verdict_table
 
-    config = _config()
+    config = read_config()
     if table:
         console = Console()
         verdict_table(config, console if console.is_terminal else Console(width=160))
@@ -486,41 +376,9 @@ def serve(variant: str) -> None:
     from qpipe.hardware import detect
     from qpipe.serving import plan_serving, start
 
-    config = _config()
-    with _progress(f"serve {variant}") as progress:
+    config = read_config()
+    with show_progress(f"serve {variant}") as progress:
         plan = plan_serving(config, variant, detect(), progress)
         with start(plan, config.workspace, progress) as server:
             progress(f"{variant} answers at {server.client.base_url} (Ctrl-C ends it)")
             server.wait()
-
-
-def _config() -> Any:
-    from qpipe.config import load_config
-    from qpipe.paths import Workspace
-
-    return load_config(Workspace.here())
-
-
-@contextmanager
-def _progress(stage: str) -> Iterator[Any]:
-    """A spinner with the latest step on a terminal, plain lines elsewhere."""
-    import time
-
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    started = time.monotonic()
-
-    def stamp() -> str:
-        return f"{stage}  {time.monotonic() - started:4.0f} s"
-
-    if not console.is_terminal:
-        yield lambda message: click.echo(f"{stamp()}  {message}", err=True)
-        return
-    with console.status("") as status:
-
-        def show(message: str) -> None:
-            console.print(f"[dim]{stamp()}[/]  {message}", highlight=False)
-            status.update(message)
-
-        yield show

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import random
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ import pandas as pd
 from qpipe.config import BASELINE, Config, Release, Scheme
 from qpipe.doctor._kept import keep
 from qpipe.envs import run_worker
-from qpipe.errors import EngineError, QpipeError
+from qpipe.errors import EngineError, EnvError, QpipeError
 from qpipe.fidelity import compare_texts, served_logprobs
 from qpipe.hardware import Hardware
 from qpipe.model import make_model
@@ -83,21 +85,41 @@ def verify(
     other.
 
     Raises:
+        EnvError: another verification is under way in this workspace.
         QpipeError: the 16-bit model itself cannot be made or served.
     """
     first = next(iter(schemes.items()))  # a release has one
-    scratch = _scratch(workspace, first, progress)
-    texts = _texts()
-    progress("the 16-bit model")
-    _, baseline = _served(_config(scratch, *first), BASELINE, hardware, texts)
-    entries: dict[str, Any] = {}
-    for name, scheme in schemes.items():
-        progress(name)
-        entry = _examined(_config(scratch, name, scheme), name, hardware, texts, baseline)
-        keep(workspace, name, scheme, hardware, entry)
-        entries[name] = entry
-    shutil.rmtree(scratch.root, ignore_errors=True)
+    with _alone(workspace):
+        scratch = _scratch(workspace, first, progress)
+        texts = _texts()
+        progress("the 16-bit model")
+        _, baseline = _served(_config(scratch, *first), BASELINE, hardware, texts)
+        entries: dict[str, Any] = {}
+        for name, scheme in schemes.items():
+            progress(name)
+            entry = _examined(_config(scratch, name, scheme), name, hardware, texts, baseline)
+            keep(workspace, name, scheme, hardware, entry)
+            entries[name] = entry
+        shutil.rmtree(scratch.root, ignore_errors=True)
     return entries
+
+
+@contextmanager
+def _alone(workspace: Workspace) -> Iterator[None]:
+    """One run at a time has the scratch folder; the lock of a killed one goes with its process.
+
+    Raises:
+        EnvError: another has it.
+    """
+    path = workspace.state / "doctor.lock"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            message = "another `qpipe doctor --verify` runs in this workspace"
+            raise EnvError(message, mend="wait until it is done, or end it") from error
+        yield
 
 
 def _scratch(workspace: Workspace, first: tuple[str, Scheme], progress: Progress) -> Scratch:
@@ -162,12 +184,18 @@ def _examined(
             entry |= {"twin_kl": _kl(baseline, twin), "direct_kl": _kl(twin, measured)}
             runs = mode.arithmetic.model_dump()
             _require_same(entry, any(runs[part] not in WIDE.values() for part in ROUNDED_LATE))
-    except QpipeError as error:
-        entry |= {"outcome": "failed", "said": error.message.splitlines()[0]}
+    except Exception as error:  # one scheme's fault, of qpipe too, must not end the others
+        entry |= {"outcome": "failed", "said": _said(error)}
     finally:
         for each in (name, name + TWIN):
             shutil.rmtree(config.workspace.checkpoint(each), ignore_errors=True)
     return entry
+
+
+def _said(error: Exception) -> str:
+    if isinstance(error, QpipeError):
+        return error.message.partition("\n")[0]
+    return f"{type(error).__name__}: {error}".partition("\n")[0]
 
 
 def _served(

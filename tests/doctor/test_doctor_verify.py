@@ -10,7 +10,7 @@ import pytest
 
 from qpipe.config import Scheme
 from qpipe.doctor import examine, verify
-from qpipe.errors import EngineError
+from qpipe.errors import EngineError, EnvError
 from qpipe.hardware import Hardware
 from qpipe.paths import Workspace
 from tests.workspace_fixture import (
@@ -30,7 +30,7 @@ class Stand:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.kl: dict[tuple[str, str], float] = {}
         """From one server to another: ``bf16``, ``it``, ``twin``."""
-        self.dies = False
+        self.dies: BaseException | None = None
         monkeypatch.setattr(
             verify, "_scratch", lambda home, *_: verify.Scratch(home.root / "scratch", home)
         )
@@ -45,7 +45,7 @@ class Stand:
 
     def serve(self, config: Any, variant: str, *_: Any) -> tuple[dict[str, Any], pd.DataFrame]:
         if self.dies and variant != "bf16":
-            raise EngineError("the engine died\nand more")
+            raise self.dies
         if variant != "bf16":
             assert config.workspace.checkpoint(variant).exists()
         frame = pd.DataFrame()
@@ -114,16 +114,50 @@ def test_a_scheme_that_changes_nothing_failed(stand: Stand, home: Workspace) -> 
 
 
 def test_what_cannot_run_is_not_tried(stand: Stand, home: Workspace) -> None:
-    stand.dies = True
+    stand.dies = EngineError("never asked")
     assert run(home, "kv-fp8", A100)["outcome"] == "unsupported"
 
 
-def test_one_that_dies_stops_no_other(stand: Stand, home: Workspace) -> None:
-    stand.dies = True
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (EngineError("the engine died\nand more"), "the engine died"),
+        (OSError(28, "No space left on device"), "OSError: [Errno 28] No space left on device"),
+        (KeyError("kv"), "KeyError: 'kv'"),
+    ],
+)
+def test_one_that_dies_stops_no_other(
+    stand: Stand, home: Workspace, error: Exception, said: str
+) -> None:
+    stand.dies = error
     names = ("gptq-w4a16", "rtn-w8a16")
     schemes = {name: checked_in_scheme(name) for name in names}
     found = verify.verify(home, schemes, AVX2, silent)
-    assert [entry["said"] for entry in found.values()] == ["the engine died"] * 2
+    assert [entry["outcome"] for entry in found.values()] == ["failed"] * 2
+    assert [entry["said"] for entry in found.values()] == [said] * 2
+
+
+def test_ctrl_c_ends_all(stand: Stand, home: Workspace) -> None:
+    stand.dies = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        run(home, "gptq-w4a16", AVX2)
+
+
+def test_a_second_run_at_once_is_refused(
+    stand: Stand, home: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand.kl = {("bf16", "it"): 0.3}
+
+    def meanwhile(config: Any, variant: str, _: Any) -> None:
+        with pytest.raises(EnvError, match="another `qpipe doctor --verify` runs") as caught:
+            run(home, "rtn-w8a16", AVX2)
+        assert caught.value.mend
+        stand.make(config, variant, _)
+
+    monkeypatch.setattr(verify, "make_variant", meanwhile)
+    assert run(home, "gptq-w4a16", AVX2)["outcome"] == "ran"
+    monkeypatch.setattr(verify, "make_variant", stand.make)
+    assert run(home, "gptq-w4a16", AVX2)["outcome"] == "ran", "the lock is free again"
 
 
 def test_it_is_remembered_until_something_changes(stand: Stand, home: Workspace) -> None:

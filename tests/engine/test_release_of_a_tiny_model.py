@@ -42,6 +42,12 @@ def released(workspace: Path, qpipe: Qpipe) -> Path:
     return workspace / "out"
 
 
+@pytest.fixture
+def copied(released: Path, tmp_path: Path) -> Path:
+    """The released workspace once more, to be changed."""
+    return shutil.copytree(released.parent, tmp_path / "copied", symlinks=True)
+
+
 def test_checkpoints_are_smaller_than_the_model(released: Path) -> None:
     sizes = {
         name: read(released / "models" / name / "manifest.json")["weights_gib"]
@@ -74,19 +80,17 @@ def test_fidelity_orders_the_variants(released: Path) -> None:
 
 
 def test_kl_of_the_likeliest_tokens_is_a_lower_bound(
-    released: Path, qpipe: Qpipe, tmp_path: Path
+    released: Path, copied: Path, qpipe: Qpipe
 ) -> None:
     """Top 32 of 320 tokens against all of them, and against transformers in float32."""
-    root = tmp_path / "whole"
-    shutil.copytree(released.parent, root, symlinks=True)
-    release = root / "configs" / "release.yaml"
+    release = copied / "configs" / "release.yaml"
     text = release.read_text(encoding="utf-8")
     release.write_text(text.replace("top_k: 32,", "top_k: 320,"), encoding="utf-8")
     for variant in ("bf16", "w4a16"):
-        qpipe("fidelity", variant, folder=root)
+        qpipe("fidelity", variant, folder=copied)
     script = Path(__file__).with_name("full_kl.py")
-    folders = [root / "tiny", root / "out" / "models" / "w4a16"]
-    texts = root / "evalsets" / "heldout" / "prose.txt"
+    folders = [copied / "tiny", copied / "out" / "models" / "w4a16"]
+    texts = copied / "evalsets" / "heldout" / "prose.txt"
     done = subprocess.run(
         [ENVS / "quantize" / "bin" / "python", script, *folders, texts, "64", "2"],
         check=True,
@@ -95,7 +99,7 @@ def test_kl_of_the_likeliest_tokens_is_a_lower_bound(
     )
     exact = float(done.stdout.splitlines()[-1])
     (some, whole) = (
-        read(folder / "fidelity" / "w4a16.json")["kl_mean"] for folder in (released, root / "out")
+        read(folder / "fidelity" / "w4a16.json")["kl_mean"] for folder in (released, copied / "out")
     )
     assert 0.3 * whole < some <= whole
     assert whole == pytest.approx(exact, rel=0.05)
@@ -159,19 +163,19 @@ def test_a_saved_checkpoint_was_read_back(released: Path) -> None:
 
 
 def test_a_ready_made_checkpoint_is_judged_like_one_made_here(
-    released: Path, qpipe: Qpipe, tmp_path: Path
+    released: Path, copied: Path, qpipe: Qpipe
 ) -> None:
-    root = tmp_path / "ready"
-    shutil.copytree(released.parent, root, symlinks=True)
-    release = root / "configs" / "release.yaml"
+    release = copied / "configs" / "release.yaml"
     text = release.read_text(encoding="utf-8")
     entry = '  ready: {scheme: gptq-w4a16, checkpoint: "path:theirs"}\n'
     release.write_text(text.replace("variants:\n", f"variants:\n{entry}"), encoding="utf-8")
-    shutil.copytree(released / "models" / "w4a16", root / "theirs")
-    (root / "theirs" / "manifest.json").unlink()
-    qpipe("quantize", "ready", folder=root)
-    qpipe("fidelity", "ready", folder=root)
-    made, found = (read(root / "out" / "fidelity" / f"{name}.json") for name in ("w4a16", "ready"))
+    shutil.copytree(released / "models" / "w4a16", copied / "theirs")
+    (copied / "theirs" / "manifest.json").unlink()
+    qpipe("quantize", "ready", folder=copied)
+    qpipe("fidelity", "ready", folder=copied)
+    made, found = (
+        read(copied / "out" / "fidelity" / f"{name}.json") for name in ("w4a16", "ready")
+    )
     assert found["kl_mean"] == pytest.approx(made["kl_mean"], rel=0.02)
     assert found["provenance"]["mode"] == made["provenance"]["mode"]
 
