@@ -42,6 +42,7 @@ def note_inputs(config: Config) -> None:
     for name, variant in config.release.variants.items():
         found[f"checkpoints/{name}"] = {
             "source": variant.checkpoint,
+            "trained": variant.trained,
             **_folder(config, variant.checkpoint or ""),
         }
     for name, record in found.items():

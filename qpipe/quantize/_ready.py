@@ -72,7 +72,13 @@ def bring_checkpoint(
         }
     )
     _require_architecture(staged, workspace.model, wanted.key)
-    checked = check_checkpoint(config, variant, actual, staged, progress, may_be_trained=True)
+    trained = config.release.variants[variant].trained
+    mend = "take another checkpoint of this model"
+    if not trained:
+        mend += "; if it comes from quantization-aware training, say `trained: true` beside it"
+    checked = check_checkpoint(
+        config, variant, actual, staged, progress, trained=trained, mend=mend
+    )
     return {
         "ready_made": {"source": work.ready_made, **asdict(origin)},
         "scheme_spec": actual.model_dump(),
@@ -124,9 +130,13 @@ def check_checkpoint(
     scheme: Scheme,
     folder: Path,
     progress: Callable[[str], None],
-    may_be_trained: bool,
+    *,
+    trained: bool = False,
+    mend: str | None = None,
 ) -> dict[str, Any]:
     """What there is to tell of a checkpoint that llm-compressor did not make, with its `modules`.
+
+    ``trained`` weights may be far from the model's; ``mend`` is of those that are too far.
 
     Raises:
         EnvError: its tensors are unsound, or it no longer speaks.
@@ -135,7 +145,8 @@ def check_checkpoint(
         "output": str(folder),
         "model": str(config.workspace.model),
         "scheme": scheme.saved().model_dump(),
-        "may_be_trained": may_be_trained,
+        "trained": trained,
+        "mend": mend,
         "trust_remote_code": config.release.model.trust_remote_code,
     }
     return run_worker("quantize", "check", request, config.workspace, variant, progress)

@@ -75,9 +75,7 @@ def make_variant(config: Config, variant: str, progress: Callable[[str], None]) 
             done = _take_model(workspace.model, staged)
         elif scheme.backend == "autoawq":
             done = run_worker("autoawq", "autoawq", request, workspace, variant, progress)
-            done |= check_checkpoint(
-                config, variant, scheme, staged, progress, may_be_trained=False
-            )
+            done |= check_checkpoint(config, variant, scheme, staged, progress)
             _require_modules(done.pop("modules"), work.quantized)
         else:
             done = run_worker("quantize", "quantize", request, workspace, variant, progress)

@@ -23,7 +23,8 @@ def work(request: dict[str, Any]) -> dict[str, Any]:
         torch.float32,  # on any machine: speed does not matter for one short text
         request["trust_remote_code"],
         # Quantization-aware training moves weights; what has nothing to do with the model is out.
-        limit=TRAINED_LIMIT if request["may_be_trained"] else None,
+        limit=TRAINED_LIMIT if request["trained"] else None,
+        mend=request["mend"],
     )
     return {
         **checked,

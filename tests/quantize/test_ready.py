@@ -37,9 +37,9 @@ def checkpoint(workspace: Workspace, config: dict[str, Any]) -> Path:
     return folder
 
 
-def config(workspace: Workspace, scheme: str = "awq-w4a16") -> Config:
+def config(workspace: Workspace, scheme: str = "awq-w4a16", **entries: Any) -> Config:
     write_model(workspace)
-    variants = {"mine": {"scheme": scheme, "checkpoint": "path:ready"}}
+    variants = {"mine": {"scheme": scheme, "checkpoint": "path:ready", **entries}}
     return small_config(workspace, variants=variants, sensitivity={}, fallback={})
 
 
@@ -53,6 +53,16 @@ def test_it_is_taken_as_it_is(workspace: Workspace, asked: list[dict[str, Any]])
     # The scheme is what runs; the group size is the checkpoint's own.
     assert manifest["scheme_spec"]["weights"]["group_size"] == 64
     assert (workspace.checkpoint("mine") / "model.safetensors").exists()
+
+
+def test_weights_may_be_far_only_where_training_is_said(
+    workspace: Workspace, asked: list[dict[str, Any]]
+) -> None:
+    checkpoint(workspace, AWQ)
+    make_variant(config(workspace), "mine", silent)
+    make_variant(config(workspace, trained=True), "mine", silent)
+    assert [request["trained"] for request in asked] == [False, True]
+    assert ["`trained: true`" in request["mend"] for request in asked] == [True, False]
 
 
 def test_another_scheme_is_named(workspace: Workspace, asked: list[dict[str, Any]]) -> None:
