@@ -11,7 +11,7 @@ from typing import Any
 from qpipe.config import Config, Scheme, load_schemes
 from qpipe.envs import run_worker
 from qpipe.errors import ConfigError, Fault
-from qpipe.model import fetch, require_checkpoint
+from qpipe.model import adopt_companions, fetch, require_checkpoint
 from qpipe.schemes import Declared, Work, declared, disagreement
 
 __all__ = ["bring_checkpoint", "check_checkpoint"]
@@ -58,6 +58,7 @@ def bring_checkpoint(
     Raises:
         ConfigError: it is not what the scheme says, not whole, or pickled.
         EnvError: it cannot be fetched, or its tensors are unsound.
+        InvalidMeasurement: its tokenizer is not the model's.
     """
     workspace, trust = config.workspace, config.release.model.trust_remote_code
     variant, scheme = work.variant, config.schemes[work.scheme_name]
@@ -72,6 +73,12 @@ def bring_checkpoint(
         }
     )
     _require_architecture(staged, workspace.model, wanted.key)
+    replaced = adopt_companions(staged, workspace.model, trust)
+    if replaced:
+        progress(
+            f"warning: {', '.join(replaced)} differed: the model's is taken; what is judged, and is"
+            f" to be shipped, is {workspace.checkpoint(variant)}, not the original"
+        )
     trained = config.release.variants[variant].trained
     mend = "take another checkpoint of this model"
     if not trained:
@@ -80,7 +87,7 @@ def bring_checkpoint(
         config, variant, actual, staged, progress, trained=trained, mend=mend
     )
     return {
-        "ready_made": {"source": work.ready_made, **asdict(origin)},
+        "ready_made": {"source": work.ready_made, **asdict(origin), "replaced": replaced},
         "scheme_spec": actual.model_dump(),
         "modules": checked.pop("modules"),
         "quantize": checked,

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from qpipe.config import Config
-from qpipe.errors import ConfigError
+from qpipe.errors import ConfigError, InvalidMeasurement
 from qpipe.paths import Workspace
 from qpipe.quantize import _ready, make_variant
+from qpipe.records import hash_file
 from tests.schemes.test_declared import AWQ, GPTQ, INT8, compressed, method
 from tests.workspace_fixture import REPO, silent, small_config, write_checkpoint, write_model
 
@@ -142,3 +143,29 @@ def test_its_schemes_group_size_need_not_fit_the_model(
     odd = weights.model_copy(update={"group_size": 1000})
     found.schemes["awq-w4a16"] = found.schemes["awq-w4a16"].model_copy(update={"weights": odd})  # type: ignore[index]
     make_variant(found, "mine", silent)
+
+
+def test_the_models_generation_config_is_taken(
+    workspace: Workspace, asked: list[dict[str, Any]]
+) -> None:
+    """Its repository is somebody else's, who cannot be told to change it."""
+    found, said = config(workspace), list[str]()
+    theirs = checkpoint(workspace, AWQ) / "generation_config.json"
+    theirs.write_text(json.dumps({"temperature": 0.6}))
+    mine = workspace.model / "generation_config.json"
+    mine.write_text(json.dumps({"temperature": 0.7}))
+    manifest = make_variant(found, "mine", said.append)
+    assert manifest["ready_made"]["replaced"] == ["generation_config.json"]
+    assert manifest["files"]["generation_config.json"] == hash_file(mine)
+    assert json.loads(theirs.read_text()) == {"temperature": 0.6}
+    (line,) = (line for line in said if "generation_config.json" in line)
+    assert str(workspace.checkpoint("mine")) in line and "not the original" in line
+
+
+def test_another_tokenizer_is_refused_before_the_tensors_are_read(
+    workspace: Workspace, asked: list[dict[str, Any]]
+) -> None:
+    (checkpoint(workspace, AWQ) / "tokenizer.json").write_text('{"version": "1.0"}')
+    with pytest.raises(InvalidMeasurement, match=r"tokenizer\.json is not as in") as caught:
+        make_variant(config(workspace), "mine", silent)
+    assert asked == [] and "checkpoint: path:DIR" in str(caught.value.mend)
