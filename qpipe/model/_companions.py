@@ -63,7 +63,7 @@ def require_companions(checkpoint: Path, model: Path, made_by: str, trust: bool)
 
 
 def adopt_companions(checkpoint: Path, model: Path, trust: bool) -> list[str]:
-    """Take the model's generation config and chat template where somebody else's checkpoint differs.
+    """Take the model's generation config and chat template where another's checkpoint differs.
 
     Both only say how the weights are asked. A tokenizer says what they were trained on, and is
     never put in another's place.

@@ -56,6 +56,20 @@ def test_it_is_taken_as_it_is(workspace: Workspace, asked: list[dict[str, Any]])
     assert (workspace.checkpoint("mine") / "model.safetensors").exists()
 
 
+def test_its_manifest_says_what_others_say(
+    workspace: Workspace, asked: list[dict[str, Any]]
+) -> None:
+    checkpoint(workspace, AWQ)
+    write_model(workspace)
+    variants = {
+        "mine": {"scheme": "awq-w4a16", "checkpoint": "path:ready"},
+        "kv": {"scheme": "kv-fp8-uncalibrated"},
+    }
+    found = small_config(workspace, variants=variants, sensitivity={}, fallback={})
+    mine, kv = (make_variant(found, name, silent) for name in variants)
+    assert set(mine) - set(kv) == {"ready_made"} and set(kv) < set(mine)
+
+
 def test_weights_may_be_far_only_where_training_is_said(
     workspace: Workspace, asked: list[dict[str, Any]]
 ) -> None:
