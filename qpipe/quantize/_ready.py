@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -12,34 +12,51 @@ from qpipe.config import Config, Scheme, load_schemes
 from qpipe.envs import run_worker
 from qpipe.errors import ConfigError, Fault
 from qpipe.model import adopt_companions, fetch, require_checkpoint
-from qpipe.schemes import Declared, Work, declared, disagreement
+from qpipe.schemes import (
+    Declared,
+    Work,
+    as_declared,
+    declared,
+    disagreement,
+    preflight_checkpoint,
+)
 
 __all__ = ["bring_checkpoint", "check_checkpoint"]
 
 
 class _Quantized:
-    """Asks that a checkpoint is what the variant's scheme says."""
+    """Asks that a checkpoint is the model's, and what the variant's scheme says."""
 
-    def __init__(self, variant: str, scheme: Scheme, others: Mapping[str, Scheme]) -> None:
-        self.key = f"variants.{variant}.checkpoint"
-        self._scheme = scheme
-        self._others = others
+    def __init__(self, config: Config, work: Work) -> None:
+        self.key = f"variants.{work.variant}.checkpoint"
+        self._model = config.workspace.model
+        self._architecture = work.architecture
+        self._scheme = config.schemes[work.scheme_name]
+        self._others = load_schemes(config.workspace)
+        self._devices = config.release.serve_of(work.variant).tensor_parallel_size or 1
 
     def config(self, folder: Path) -> None:
-        path = folder / "config.json"
-        if not path.exists():
+        if not (folder / "config.json").exists():
             return  # `whole` says so
         try:
-            found = declared(json.loads(path.read_text(encoding="utf-8")))
+            found = _declared(folder)
         except ValueError as error:
             mend = "take a checkpoint of compressed-tensors, AutoAWQ, GPTQ or FP8"
             raise ConfigError([Fault(str(folder), self.key, str(error), mend)]) from error
         problem = disagreement(found, self._scheme)
         if problem is not None:
-            raise ConfigError([Fault(str(folder), self.key, problem, self._mend(found))])
+            self._refuse(folder, [(problem, self._mend(found))])
+        self._refuse(folder, _other_settings(folder, self._model))
+        misfits = preflight_checkpoint(found, self._scheme, self._architecture, self._devices)
+        self._refuse(folder, misfits)
 
     def whole(self, folder: Path) -> None:
         require_checkpoint(folder, self.key, quantized=True)
+
+    def _refuse(self, folder: Path, found: Iterable[tuple[str, str]]) -> None:
+        faults = [Fault(str(folder), self.key, message, mend) for message, mend in found]
+        if faults:
+            raise ConfigError(faults)
 
     def _mend(self, found: Declared) -> str:
         fitting = [
@@ -50,29 +67,27 @@ class _Quantized:
         return "write a scheme file that says so, and name it"
 
 
+def _declared(folder: Path) -> Declared:
+    return declared(json.loads((folder / "config.json").read_text(encoding="utf-8")))
+
+
 def bring_checkpoint(
     config: Config, work: Work, staged: Path, progress: Callable[[str], None]
 ) -> dict[str, Any]:
     """Fetch ``work.ready_made`` into ``staged`` and check it; returns entries of its manifest.
 
     Raises:
-        ConfigError: it is not what the scheme says, not whole, or pickled.
+        ConfigError: it is not what the scheme says, another model's, not whole, or pickled; or the
+            engine would refuse it.
         EnvError: it cannot be fetched, or its tensors are unsound.
         InvalidMeasurement: its tokenizer is not the model's.
     """
     workspace, trust = config.workspace, config.release.model.trust_remote_code
-    variant, scheme = work.variant, config.schemes[work.scheme_name]
+    variant = work.variant
     assert work.ready_made is not None
-    wanted = _Quantized(variant, scheme, load_schemes(workspace))
+    wanted = _Quantized(config, work)
     origin = fetch(work.ready_made, staged, workspace, trust, progress, wanted)
-    found = declared(json.loads((staged / "config.json").read_text(encoding="utf-8")))
-    actual = scheme.model_copy(
-        update={
-            "weights": found.weights,
-            "activations": scheme.activations if scheme.engine_activations else found.activations,
-        }
-    )
-    _require_architecture(staged, workspace.model, wanted.key)
+    actual = as_declared(_declared(staged), config.schemes[work.scheme_name])
     replaced = adopt_companions(staged, workspace.model, trust)
     if replaced:
         progress(
@@ -102,18 +117,14 @@ DECIDES = (
 )
 
 
-def _require_architecture(folder: Path, model: Path, key: str) -> None:
-    """Check that a checkpoint computes what the model does, but for its quantized weights.
-
-    Raises:
-        ConfigError: with each setting that differs.
-    """
+def _other_settings(folder: Path, model: Path) -> Iterator[tuple[str, str]]:
+    """What makes a checkpoint compute something else than the model, but for its weights."""
     mine, base = (_decides(each) for each in (folder, model))
     odd = [name for name in mine if name in base and mine[name] != base[name]]
     if odd:
         said = ", ".join(f"{name} {mine[name]} for {base[name]}" for name in odd)
         mend = "take a checkpoint of this model, or the model that it was made from"
-        raise ConfigError([Fault(key, "config.json", f"it is another model: {said}", mend)])
+        yield f"it is another model: {said}", mend
 
 
 def _decides(folder: Path) -> dict[str, Any]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from qpipe.config import QuantArgs, Scheme
 
-__all__ = ["Declared", "declared", "disagreement", "unlike"]
+__all__ = ["Declared", "as_declared", "declared", "disagreement", "unlike"]
 
 
 @dataclass(frozen=True)
@@ -18,6 +19,10 @@ class Declared:
     weights: QuantArgs | None
     activations: QuantArgs | None
     kv_cache: QuantArgs | None
+    ignore: tuple[str, ...] = ()
+    """Modules left at 16 bits, in the words of a scheme's ``ignore``."""
+    targets: tuple[str, ...] = ("Linear",)
+    """Modules that are quantized, in the same words or by their class."""
 
 
 def declared(config: Mapping[str, Any]) -> Declared:
@@ -45,6 +50,12 @@ def disagreement(found: Declared, scheme: Scheme) -> str | None:
 def unlike(found: Declared, scheme: Scheme) -> str | None:
     """What of a checkpoint that was made by ``scheme`` is not as it says, to the last argument."""
     return _difference(found, scheme, _exact)
+
+
+def as_declared(found: Declared, scheme: Scheme) -> Scheme:
+    """``scheme`` with the arguments that a checkpoint of it has."""
+    activations = scheme.activations if scheme.engine_activations else found.activations
+    return scheme.model_copy(update={"weights": found.weights, "activations": activations})
 
 
 def _difference(
@@ -96,20 +107,31 @@ def _compressed_tensors(body: Mapping[str, Any]) -> Declared:
     if any(group != groups[0] for group in groups):
         raise ValueError("its modules are quantized in several ways, which no scheme can say")
     weights, activations = groups[0] if groups else (None, None)
-    return Declared(weights, activations, _args(body.get("kv_cache_scheme")))
+    targets = [
+        each for group in body["config_groups"].values() for each in group.get("targets", ())
+    ]
+    return Declared(
+        weights,
+        activations,
+        _args(body.get("kv_cache_scheme")),
+        ignore=tuple(body.get("ignore") or ()),
+        targets=tuple(targets) or ("Linear",),
+    )
 
 
-def _integers(body: Mapping[str, Any], symmetric: bool) -> Declared:
+def _integers(body: Mapping[str, Any], symmetric: bool, ignore: Iterable[str]) -> Declared:
     size = body["group_size"]
     grouped = {"strategy": "group", "group_size": size} if size > 0 else {"strategy": "channel"}
     body = {"num_bits": body["bits"], "type": "int", "symmetric": symmetric, **grouped}
-    return Declared(_args(body), None, None)
+    return Declared(_args(body), None, None, tuple(ignore))
 
 
 def _awq(body: Mapping[str, Any]) -> Declared:
     if str(body.get("version", "gemm")).lower() != "gemm":
         raise ValueError(f"AutoAWQ's version '{body['version']}' is packed otherwise than 'gemm'")
-    return _integers(body, not body["zero_point"])
+    # Parts of names, anywhere in them.
+    left = (f"re:.*{re.escape(part)}" for part in body.get("modules_to_not_convert") or ())
+    return _integers(body, not body["zero_point"], left)
 
 
 def _gptq(body: Mapping[str, Any]) -> Declared:
@@ -117,7 +139,9 @@ def _gptq(body: Mapping[str, Any]) -> Declared:
         raise ValueError("the engine refuses groups by activation order (`desc_act: true`)")
     if not body["sym"]:
         raise ValueError("the engine takes GPTQ's format without zero points only (`sym: true`)")
-    return _integers(body, symmetric=True)
+    # GPTQModel's rules by module: `-:` leaves one out.
+    rules = [rule for rule in body.get("dynamic") or () if rule.startswith("-:")]
+    return _integers(body, True, (f"re:{rule[2:]}" for rule in rules))
 
 
 def _fp8(body: Mapping[str, Any]) -> Declared:
@@ -128,7 +152,9 @@ def _fp8(body: Mapping[str, Any]) -> Declared:
     if block:
         rounding = {"strategy": "group", "group_size": block[1]}
     float8 = {"num_bits": 8, "type": "float"}
-    return Declared(_args(float8 | shape), _args({**float8, **rounding, "dynamic": dynamic}), None)
+    activations = _args({**float8, **rounding, "dynamic": dynamic})
+    ignore = body.get("ignored_layers") or body.get("modules_to_not_convert") or ()
+    return Declared(_args(float8 | shape), activations, None, tuple(ignore))
 
 
 METHODS: dict[str, Callable[[Mapping[str, Any]], Declared]] = {

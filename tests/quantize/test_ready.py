@@ -14,8 +14,11 @@ from qpipe.errors import ConfigError, InvalidMeasurement
 from qpipe.paths import Workspace
 from qpipe.quantize import _ready, make_variant
 from qpipe.records import hash_file
-from tests.schemes.test_declared import AWQ, GPTQ, INT8, compressed, method
+from tests.schemes.test_declared import AWQ, GPTQ, INT4, INT8, compressed, method
 from tests.workspace_fixture import REPO, silent, small_config, write_checkpoint, write_model
+
+INT4_BUT_Q = compressed({"weights": {**INT4, "group_size": 64}})
+INT4_BUT_Q["quantization_config"]["ignore"] = ["lm_head", "re:.*q_proj$", "re:visual.*"]
 
 
 @pytest.fixture
@@ -111,7 +114,7 @@ def test_method_that_nobody_knows(
 
 
 def test_a_missing_shard(workspace: Workspace, asked: list[dict[str, Any]]) -> None:
-    folder = checkpoint(workspace, GPTQ)
+    folder = checkpoint(workspace, AWQ)
     index = {"weight_map": {"a": "model-00001-of-00002.safetensors"}}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
     with pytest.raises(ConfigError, match=r"model-00001-of-00002\.safetensors, which is not there"):
@@ -120,7 +123,7 @@ def test_a_missing_shard(workspace: Workspace, asked: list[dict[str, Any]]) -> N
 
 
 def test_a_pickle(workspace: Workspace, asked: list[dict[str, Any]]) -> None:
-    folder = checkpoint(workspace, GPTQ)
+    folder = checkpoint(workspace, AWQ)
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
     with pytest.raises(ConfigError, match="only pickle weights"):
         make_variant(config(workspace), "mine", silent)
@@ -183,3 +186,31 @@ def test_another_tokenizer_is_refused_before_the_tensors_are_read(
     with pytest.raises(InvalidMeasurement, match=r"tokenizer\.json is not as in") as caught:
         make_variant(config(workspace), "mine", silent)
     assert asked == [] and "checkpoint: path:DIR" in str(caught.value.mend)
+
+
+@pytest.mark.parametrize(
+    ("body", "devices", "said", "mend"),
+    [
+        # 192 inputs of down_proj.
+        (GPTQ, 1, "128 does not divide 192 inputs", "take another checkpoint of this model"),
+        (AWQ, 2, "64 does not divide 96 inputs on each of 2 devices", "tensor_parallel_size` to 1"),
+        (INT4_BUT_Q, 1, "which the engine fuses, only q_proj is ignored", "take another"),
+    ],
+)
+def test_what_the_engine_would_refuse_is_not_fetched(
+    workspace: Workspace,
+    asked: list[dict[str, Any]],
+    body: dict[str, Any],
+    devices: int,
+    said: str,
+    mend: str,
+) -> None:
+    folder = checkpoint(workspace, body)
+    (folder / "model.safetensors").unlink()  # config.json is looked at first, and alone
+    found = config(workspace, serve={"tensor_parallel_size": devices})
+    with pytest.raises(ConfigError) as caught:
+        make_variant(found, "mine", silent)
+    (fault,) = caught.value.faults
+    assert fault.key == "variants.mine.checkpoint" and asked == []
+    assert said in fault.message and mend in fault.mend
+    assert "ignore" not in fault.mend  # nobody can, of a checkpoint that is made
