@@ -109,12 +109,14 @@ def bring_checkpoint(
     }
 
 
-# What decides numbers beside the weights; defaults that one file leaves out are no difference.
+# What decides numbers beside the weights and rotary embeddings.
 DECIDES = (
-    *("rope_theta", "rope_scaling", "rms_norm_eps", "sliding_window"),
+    *("rms_norm_eps", "sliding_window", "tie_word_embeddings"),
     *("hidden_act", "head_dim", "num_attention_heads", "num_key_value_heads", "hidden_size"),
-    *("intermediate_size", "num_hidden_layers", "vocab_size", "tie_word_embeddings"),
+    *("intermediate_size", "num_hidden_layers", "vocab_size"),
 )
+WHOLE = "full_attention"
+"""The kind of attention whose rotary embedding older files tell at the top."""
 
 
 def _other_settings(folder: Path, model: Path) -> Iterator[tuple[str, str]]:
@@ -128,18 +130,42 @@ def _other_settings(folder: Path, model: Path) -> Iterator[tuple[str, str]]:
 
 
 def _decides(folder: Path) -> dict[str, Any]:
-    """Settings by name; older files tell the rotary base at the top, newer ones in a section."""
+    """Settings by name; what one file leaves to defaults is no difference."""
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     config |= config.get("text_config") or {}
-    rope = config.pop("rope_parameters", None) or {}
-    if "rope_theta" in rope:
-        rope = dict(rope)
-        config["rope_theta"] = rope.pop("rope_theta")
-        config["rope_scaling"] = rope
-    scaling = dict(config.get("rope_scaling") or {})
-    kind = scaling.pop("rope_type", scaling.pop("type", "default"))
-    config["rope_scaling"] = None if kind == "default" else {"rope_type": kind, **scaling}
-    return {name: config[name] for name in DECIDES if config.get(name) is not None}
+    known = {name: config[name] for name in DECIDES if config.get(name) is not None}
+    for kind, rope in _ropes(config).items():
+        of = "" if kind == WHOLE else f" of {kind}"
+        known |= {f"{name}{of}": value for name, value in rope.items()}
+    return known
+
+
+def _ropes(config: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Settings of rotary embeddings by kind of attention.
+
+    Older files tell them at the top; newer ones in a section, or in one a kind.
+    """
+    section = config.get("rope_parameters")
+    if not section:
+        at_top = ("rope_theta", "partial_rotary_factor")
+        section = {name: config[name] for name in at_top if name in config}
+        if "rope_scaling" in config:
+            scaling = config["rope_scaling"] or {}
+            section |= {"rope_type": scaling.get("type", "default"), **scaling}
+    by_kind = all(isinstance(each, dict) for each in section.values())
+    ropes = dict(section) if by_kind else {WHOLE: section}
+    if "rope_local_base_freq" in config:  # of Gemma 3's windows
+        ropes["sliding_attention"] = {"rope_theta": config["rope_local_base_freq"]}
+    return {kind: _rope(rope) for kind, rope in ropes.items()}
+
+
+def _rope(section: dict[str, Any]) -> dict[str, Any]:
+    found = {name: value for name, value in section.items() if value is not None}
+    found.pop("type", None)  # an older name of `rope_type`
+    if found.get("rope_type") != "default":
+        return found
+    read = ("rope_theta", "partial_rotary_factor", "rope_type")
+    return {name: found[name] for name in read if name in found}
 
 
 def check_checkpoint(

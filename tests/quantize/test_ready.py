@@ -214,3 +214,65 @@ def test_what_the_engine_would_refuse_is_not_fetched(
     assert fault.key == "variants.mine.checkpoint" and asked == []
     assert said in fault.message and mend in fault.mend
     assert "ignore" not in fault.mend  # nobody can, of a checkpoint that is made
+
+
+LLAMA3 = {"factor": 8.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}
+GEMMA3 = {"rope_theta": 1e6, "rope_local_base_freq": 1e4}
+GEMMA3_LINEAR = {**GEMMA3, "rope_scaling": {"type": "linear", "factor": 8.0}}
+
+
+def by_kind(theta: float = 1e6, window: float = 1e4, **scaling: Any) -> dict[str, Any]:
+    kinds = {
+        "full_attention": {"rope_type": "default", "rope_theta": theta, **scaling},
+        "sliding_attention": {"rope_type": "default", "rope_theta": window},
+    }
+    return {"rope_parameters": kinds}
+
+
+def in_section(theta: float, **scaling: Any) -> dict[str, Any]:
+    return {"rope_parameters": {"rope_type": "default", "rope_theta": theta, **scaling}}
+
+
+@pytest.mark.parametrize(
+    ("base", "theirs", "said"),
+    [
+        # The same model, told in older and newer words.
+        ({"rope_theta": 5e5, "rope_scaling": None}, in_section(5e5), None),
+        (
+            {"rope_theta": 5e5, "rope_scaling": {"rope_type": "llama3", **LLAMA3}},
+            in_section(5e5, rope_type="llama3", **LLAMA3),
+            None,
+        ),
+        ({"rope_scaling": {"type": "linear", "factor": 2.0}}, {"rope_theta": 1e4}, None),
+        (GEMMA3, by_kind(), None),
+        (GEMMA3_LINEAR, by_kind(rope_type="linear", factor=8.0), None),
+        (by_kind(), {"text_config": by_kind()}, None),
+        # Others.
+        ({"rope_theta": 5e5}, in_section(1e4), "rope_theta 10000.0 for 500000.0"),
+        (GEMMA3, by_kind(theta=5e5), "rope_theta 500000.0 for 1000000.0"),
+        (GEMMA3, by_kind(window=5e4), "rope_theta of sliding_attention 50000.0 for 10000.0"),
+        (by_kind(), by_kind(window=5e4), "rope_theta of sliding_attention 50000.0 for 10000.0"),
+        (GEMMA3_LINEAR, by_kind(rope_type="linear", factor=4.0), "factor 4.0 for 8.0"),
+        ({"rope_scaling": None}, {"rope_scaling": YARN}, "rope_type yarn for default"),
+        ({"rms_norm_eps": 1e-6}, {"rms_norm_eps": 1e-5}, "rms_norm_eps 1e-05 for 1e-06"),
+    ],
+)
+def test_what_the_checkpoint_computes_is_the_models(
+    workspace: Workspace,
+    asked: list[dict[str, Any]],
+    base: dict[str, Any],
+    theirs: dict[str, Any],
+    said: str | None,
+) -> None:
+    found = config(workspace)
+    (workspace.model / "config.json").write_text(json.dumps({"num_hidden_layers": 1, **base}))
+    checkpoint(workspace, {**AWQ, **theirs})
+    if said is None:
+        make_variant(found, "mine", silent)
+        return
+    with pytest.raises(ConfigError) as caught:
+        make_variant(found, "mine", silent)
+    (fault,) = caught.value.faults
+    assert fault.key == "variants.mine.checkpoint"
+    assert fault.message == f"it is another model: {said}"
