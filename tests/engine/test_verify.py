@@ -60,4 +60,5 @@ def test_weights_of_other_tools_are_read() -> None:
         "gptq by activation order": 0.0,
         "fp8 blocks": 0.0,
         "fp8 channels": 0.0,
+        "opened once": True,
     }
