@@ -133,3 +133,14 @@ def test_a_moved_workspace_is_the_same(config: Config, tmp_path: Path) -> None:
     }
     moved = Config(Workspace(root), config.release, {}, config.suites, files)
     assert noted(moved) == before
+
+
+def test_a_ready_made_checkpoint_that_was_trained_is_checked_anew(config: Config) -> None:
+    variant = config.release.variants["gptq"].model_copy(update={"checkpoint": "path:given"})
+    records = []
+    for trained in (False, True):
+        variants = {"gptq": variant.model_copy(update={"trained": trained})}
+        release = config.release.model_copy(update={"variants": variants, "fallback": {}})
+        note_inputs(replace(config, release=release))
+        records.append(read_json(config.workspace.out / "inputs/checkpoints/gptq.json", "-"))
+    assert records[0] != records[1]
