@@ -115,6 +115,8 @@ DECIDES = (
     *("hidden_act", "head_dim", "num_attention_heads", "num_key_value_heads", "hidden_size"),
     *("intermediate_size", "num_hidden_layers", "vocab_size"),
 )
+# transformers reads these older names so, and saves the newer ones.
+ROPE_TYPES = {"mrope": "default", "su": "longrope"}
 WHOLE = "full_attention"
 """The kind of attention whose rotary embedding older files tell at the top."""
 
@@ -152,8 +154,8 @@ def _ropes(config: dict[str, Any]) -> dict[str, dict[str, Any]]:
         if "rope_scaling" in config:
             scaling = config["rope_scaling"] or {}
             section |= {"rope_type": scaling.get("type", "default"), **scaling}
-    by_kind = all(isinstance(each, dict) for each in section.values())
-    ropes = dict(section) if by_kind else {WHOLE: section}
+    by_kind = {kind: each for kind, each in section.items() if isinstance(each, dict)}
+    ropes = by_kind or {WHOLE: section}
     if "rope_local_base_freq" in config:  # of Gemma 3's windows
         ropes["sliding_attention"] = {"rope_theta": config["rope_local_base_freq"]}
     return {kind: _rope(rope) for kind, rope in ropes.items()}
@@ -162,6 +164,8 @@ def _ropes(config: dict[str, Any]) -> dict[str, dict[str, Any]]:
 def _rope(section: dict[str, Any]) -> dict[str, Any]:
     found = {name: value for name, value in section.items() if value is not None}
     found.pop("type", None)  # an older name of `rope_type`
+    if "rope_type" in found:
+        found["rope_type"] = ROPE_TYPES.get(found["rope_type"], found["rope_type"])
     if found.get("rope_type") != "default":
         return found
     read = ("rope_theta", "partial_rotary_factor", "rope_type")

@@ -220,6 +220,7 @@ LLAMA3 = {"factor": 8.0, "high_freq_factor": 4.0, "original_max_position_embeddi
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}
 GEMMA3 = {"rope_theta": 1e6, "rope_local_base_freq": 1e4}
 GEMMA3_LINEAR = {**GEMMA3, "rope_scaling": {"type": "linear", "factor": 8.0}}
+MROPE = {"mrope_section": [16, 24, 24]}
 
 
 def by_kind(theta: float = 1e6, window: float = 1e4, **scaling: Any) -> dict[str, Any]:
@@ -248,6 +249,8 @@ def in_section(theta: float, **scaling: Any) -> dict[str, Any]:
         (GEMMA3, by_kind(), None),
         (GEMMA3_LINEAR, by_kind(rope_type="linear", factor=8.0), None),
         (by_kind(), {"text_config": by_kind()}, None),
+        ({"rope_scaling": {"type": "mrope", **MROPE}}, in_section(1e4, **MROPE), None),
+        (by_kind(), {"rope_parameters": {**by_kind()["rope_parameters"], "linear": None}}, None),
         # Others.
         ({"rope_theta": 5e5}, in_section(1e4), "rope_theta 10000.0 for 500000.0"),
         (GEMMA3, by_kind(theta=5e5), "rope_theta 500000.0 for 1000000.0"),
