@@ -69,7 +69,7 @@ Format = Annotated[str, StringConstraints(pattern=r"^(bf16|(int|fp|mxfp|nvfp)[1-
 """``int4``, ``fp8`` …; ``bf16`` stands for the 16-bit format of the machine."""
 
 
-class DeclaredArithmetic(Arithmetic):
+class Declared(Arithmetic):
     """What a scheme must be computed with."""
 
     weights: Format
@@ -115,9 +115,9 @@ class Scheme(Model):
     """The steps look at calibration rows."""
     calibration_samples: int | None = Field(default=None, gt=0)
     """Rows this scheme takes from the set; all when absent."""
-    arithmetic: DeclaredArithmetic
+    arithmetic: Declared
     """What the engine must really compute with."""
-    cpu_arithmetic: DeclaredArithmetic | None = None
+    cpu_arithmetic: Declared | None = None
     """What the CPU kernel computes with where it differs."""
     native: Requirement = Requirement()
     env: dict[str, str] = Field(default_factory=dict)

@@ -13,7 +13,7 @@ from qpipe.envs import run_worker
 from qpipe.errors import ConfigError, Fault
 from qpipe.model import adopt_companions, fetch, require_checkpoint
 from qpipe.schemes import (
-    Declared,
+    QuantizationConfig,
     Work,
     as_declared,
     declared,
@@ -58,7 +58,7 @@ class _Quantized:
         if faults:
             raise ConfigError(faults)
 
-    def _mend(self, found: Declared) -> str:
+    def _mend(self, found: QuantizationConfig) -> str:
         fitting = [
             name for name, scheme in self._others.items() if disagreement(found, scheme) is None
         ]
@@ -67,7 +67,7 @@ class _Quantized:
         return "write a scheme file that says so, and name it"
 
 
-def _declared(folder: Path) -> Declared:
+def _declared(folder: Path) -> QuantizationConfig:
     return declared(json.loads((folder / "config.json").read_text(encoding="utf-8")))
 
 

@@ -1,6 +1,6 @@
 """Schemes against a model and a machine: what fits, and what runs."""
 
-from qpipe.schemes._declared import Declared, as_declared, declared, disagreement, unlike
+from qpipe.schemes._declared import QuantizationConfig, as_declared, declared, disagreement, unlike
 from qpipe.schemes._mode import WIDE, Mode, kv_format, mode_of, quantized_kv, variant_mode
 from qpipe.schemes._preflight import preflight, quantized_modules
 from qpipe.schemes._ready_preflight import preflight_checkpoint
@@ -12,8 +12,8 @@ from qpipe.schemes._work import Work, needs_rows, work_of
 __all__ = [
     "WIDE",
     "WIDE_BYTES",
-    "Declared",
     "Mode",
+    "QuantizationConfig",
     "Work",
     "as_declared",
     "checkpoint_bytes",

@@ -7,14 +7,14 @@ from collections.abc import Iterable
 from qpipe.config import Scheme
 from qpipe.errors import ConfigError, Fault
 from qpipe.model import Architecture, Linear
-from qpipe.schemes._declared import Declared, as_declared
+from qpipe.schemes._declared import QuantizationConfig, as_declared
 from qpipe.schemes._preflight import preflight, quantized_modules
 
 __all__ = ["preflight_checkpoint"]
 
 
 def preflight_checkpoint(
-    found: Declared, scheme: Scheme, architecture: Architecture, devices: int
+    found: QuantizationConfig, scheme: Scheme, architecture: Architecture, devices: int
 ) -> list[tuple[str, str]]:
     """Why the engine would refuse such a checkpoint on ``devices``, each with its mend."""
     scheme = as_declared(found, scheme)
@@ -40,7 +40,7 @@ def _faults(scheme: Scheme, architecture: Architecture, devices: int) -> tuple[F
     return ()
 
 
-def _left(found: Declared, scheme: Scheme, modules: Iterable[Linear]) -> list[str]:
+def _left(found: QuantizationConfig, scheme: Scheme, modules: Iterable[Linear]) -> list[str]:
     """Modules at 16 bits by their names: its patterns may speak of what the model does not have."""
 
     def but(patterns: Iterable[str]) -> set[Linear]:
