@@ -47,6 +47,7 @@ def note_inputs(config: Config) -> None:
     for name, variant in config.release.variants.items():
         found[f"checkpoints/{name}"] = {
             "source": variant.checkpoint,
+            "trained": variant.trained,
             **_folder(config, variant.checkpoint or ""),
             "tool": _tool(config, variant),
         }

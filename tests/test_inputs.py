@@ -164,3 +164,14 @@ def test_a_tool_is_an_input_of_what_it_makes_alone(
     assert changed() == {"gptq", "fp8", "kv"}
     monkeypatch.setattr(inputs, "worker_hash", lambda name: f"new {name == 'autoawq'}")
     assert changed() == {"gptq", "fp8", "kv", "awq"}
+
+
+def test_a_ready_made_checkpoint_that_was_trained_is_checked_anew(config: Config) -> None:
+    variant = config.release.variants["gptq"].model_copy(update={"checkpoint": "path:given"})
+    records = []
+    for trained in (False, True):
+        variants = {"gptq": variant.model_copy(update={"trained": trained})}
+        release = config.release.model_copy(update={"variants": variants, "fallback": {}})
+        note_inputs(replace(config, release=release))
+        records.append(read_json(config.workspace.out / "inputs/checkpoints/gptq.json", "-"))
+    assert records[0] != records[1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, field_validator
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
 from qpipe.config._base import Model, Name
@@ -168,10 +168,21 @@ class Variant(Model):
     """``hub:ORG/NAME@REVISION`` or ``path:FOLDER`` of a checkpoint that is quantized already, in
     the format of compressed-tensors, AutoAWQ or GPTQ, or FP8: it is judged, not made. ``scheme``
     then says what must run: its bits, formats and granularity must be the checkpoint's."""
+    trained: bool = False
+    """``checkpoint`` comes from quantization-aware training, which moved its weights: they may be
+    further from the model's than rounding takes them."""
     serve: Serve = Serve()
     """Engine settings."""
     simulate: bool = False
     """Imitate the scheme though the engine has a kernel for it: how far is one from the other?"""
+
+    @field_validator("trained")
+    @classmethod
+    def _of_a_checkpoint(cls, value: bool, info: ValidationInfo) -> bool:
+        if value and info.data.get("checkpoint", "") is None:
+            message, mend = "qpipe makes this variant and trains nothing", "remove it"
+            raise PydanticCustomError("untrained", message, {"mend": mend})
+        return value
 
 
 class Sensitivity(Model):

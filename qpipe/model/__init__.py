@@ -12,7 +12,7 @@ from qpipe.model._checkpoint import (
     require_checkpoint,
     require_unchanged,
 )
-from qpipe.model._companions import GENERATION_FILES, require_companions
+from qpipe.model._companions import GENERATION_FILES, adopt_companions, require_companions
 from qpipe.model._stage import Origin, fetch, make_model
 from qpipe.model._tokenizer import load_tokenizer, on_a_fixed_day
 
@@ -23,6 +23,7 @@ __all__ = [
     "Architecture",
     "Linear",
     "Origin",
+    "adopt_companions",
     "architecture",
     "describe",
     "fetch",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from qpipe.errors import InvalidMeasurement
 from qpipe.model._checkpoint import TEMPLATE_FILES, TOKENIZER_FILES
 from qpipe.records import hash_matching
 
-__all__ = ["GENERATION_FILES", "require_companions"]
+__all__ = ["GENERATION_FILES", "adopt_companions", "require_companions"]
 
 # The engine reads the model's config where there is no generation config.
 GENERATION_FILES = ("generation_config.json", "config.json")
@@ -30,6 +31,11 @@ _NEUTRAL = {
 _PIPELINE = ("normalizer", "pre_tokenizer", "post_processor", "decoder", "added_tokens")
 _SPECIAL = ("bos_token", "eos_token")
 _TEMPLATE = "another chat template"
+FOREIGN_MEND = (
+    "take a checkpoint that was made with the model's own tokenizer; if its weights expect the"
+    " model's all the same, download it, copy the model's file over it, and name its folder:"
+    " `checkpoint: path:DIR`"
+)
 # Tokenizers without a pipeline that can be compared are held to what they make of these.
 _PROBES = (
     "Hello,  World!\n\tif x >= 3.14:  # naïve café",
@@ -51,15 +57,50 @@ def require_companions(checkpoint: Path, model: Path, made_by: str, trust: bool)
         InvalidMeasurement: something differs: whoever serves the checkpoint as it lies there would
             serve something else than what is judged.
     """
-    if checkpoint == model:
-        return
-    found = list(_other_defaults(checkpoint, model))
-    if _hashes(checkpoint) != _hashes(model):
-        found += _other_tokenizer(checkpoint, model, trust)
+    if checkpoint != model:
+        mend = f"copy the model's over it where the weights still fit, or run `{made_by}` again"
+        _require_alike(checkpoint, model, trust, mend)
+
+
+def adopt_companions(checkpoint: Path, model: Path, trust: bool) -> list[str]:
+    """Take the model's generation config and chat template where another's checkpoint differs.
+
+    Both only say how the weights are asked. A tokenizer says what they were trained on, and is
+    never put in another's place.
+
+    Returns the names of all files that were replaced, added or removed.
+
+    Raises:
+        InvalidMeasurement: texts become other tokens than the model's.
+    """
+    patterns: list[str] = []
+    if list(_other_defaults(checkpoint, model)):
+        patterns.append(GENERATION_FILES[0])
+    differences = [what for _, what in _other_tokenizer(checkpoint, model, trust)]
+    if differences == [_TEMPLATE]:
+        # Templates lie in the tokenizer's files too, which mean the same: all come together.
+        patterns += [*TOKENIZER_FILES, *TEMPLATE_FILES]
+    replaced = _take(checkpoint, model, patterns)
+    _require_alike(checkpoint, model, trust, FOREIGN_MEND)
+    return replaced
+
+
+def _take(checkpoint: Path, model: Path, patterns: list[str]) -> list[str]:
+    mine, base = (hash_matching(folder, *patterns) for folder in (checkpoint, model))
+    changed = sorted(name for name in mine | base if mine.get(name) != base.get(name))
+    for name in changed:
+        (checkpoint / name).unlink(missing_ok=True)
+        if name in base:
+            shutil.copy2(model / name, checkpoint / name)
+    return changed
+
+
+def _require_alike(checkpoint: Path, model: Path, trust: bool, mend: str) -> None:
+    found = [*_other_defaults(checkpoint, model), *_other_tokenizer(checkpoint, model, trust)]
     if found:
         raise InvalidMeasurement(
             "\n".join(f"{checkpoint / file} is not as in {model}: {what}" for file, what in found),
-            mend=f"copy the model's over it where the weights still fit, or run `{made_by}` again",
+            mend=mend,
         )
 
 
@@ -69,6 +110,8 @@ def _hashes(folder: Path) -> dict[str, str]:
 
 def _other_tokenizer(checkpoint: Path, model: Path, trust: bool) -> Iterator[tuple[str, str]]:
     """(file, what differs)."""
+    if _hashes(checkpoint) == _hashes(model):
+        return
     file = "tokenizer.json" if (model / "tokenizer.json").exists() else "tokenizer.model"
     try:
         mine, base = (_tokenizer(folder, trust) for folder in (checkpoint, model))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -11,37 +11,54 @@ from typing import Any
 from qpipe.config import Config, Scheme, load_schemes
 from qpipe.envs import run_worker
 from qpipe.errors import ConfigError, Fault
-from qpipe.model import fetch, require_checkpoint
-from qpipe.schemes import Declared, Work, declared, disagreement
+from qpipe.model import adopt_companions, fetch, require_checkpoint
+from qpipe.schemes import (
+    QuantizationConfig,
+    Work,
+    as_declared,
+    declared,
+    disagreement,
+    preflight_checkpoint,
+)
 
 __all__ = ["bring_checkpoint", "check_checkpoint"]
 
 
 class _Quantized:
-    """Asks that a checkpoint is what the variant's scheme says."""
+    """Asks that a checkpoint is the model's, and what the variant's scheme says."""
 
-    def __init__(self, variant: str, scheme: Scheme, others: Mapping[str, Scheme]) -> None:
-        self.key = f"variants.{variant}.checkpoint"
-        self._scheme = scheme
-        self._others = others
+    def __init__(self, config: Config, work: Work) -> None:
+        self.key = f"variants.{work.variant}.checkpoint"
+        self._model = config.workspace.model
+        self._architecture = work.architecture
+        self._scheme = config.schemes[work.scheme_name]
+        self._others = load_schemes(config.workspace)
+        self._devices = config.release.serve_of(work.variant).tensor_parallel_size or 1
 
     def config(self, folder: Path) -> None:
-        path = folder / "config.json"
-        if not path.exists():
+        if not (folder / "config.json").exists():
             return  # `whole` says so
         try:
-            found = declared(json.loads(path.read_text(encoding="utf-8")))
+            found = _declared(folder)
         except ValueError as error:
             mend = "take a checkpoint of compressed-tensors, AutoAWQ, GPTQ or FP8"
             raise ConfigError([Fault(str(folder), self.key, str(error), mend)]) from error
         problem = disagreement(found, self._scheme)
         if problem is not None:
-            raise ConfigError([Fault(str(folder), self.key, problem, self._mend(found))])
+            self._refuse(folder, [(problem, self._mend(found))])
+        self._refuse(folder, _other_settings(folder, self._model))
+        misfits = preflight_checkpoint(found, self._scheme, self._architecture, self._devices)
+        self._refuse(folder, misfits)
 
     def whole(self, folder: Path) -> None:
         require_checkpoint(folder, self.key, quantized=True)
 
-    def _mend(self, found: Declared) -> str:
+    def _refuse(self, folder: Path, found: Iterable[tuple[str, str]]) -> None:
+        faults = [Fault(str(folder), self.key, message, mend) for message, mend in found]
+        if faults:
+            raise ConfigError(faults)
+
+    def _mend(self, found: QuantizationConfig) -> str:
         fitting = [
             name for name, scheme in self._others.items() if disagreement(found, scheme) is None
         ]
@@ -50,72 +67,109 @@ class _Quantized:
         return "write a scheme file that says so, and name it"
 
 
+def _declared(folder: Path) -> QuantizationConfig:
+    return declared(json.loads((folder / "config.json").read_text(encoding="utf-8")))
+
+
 def bring_checkpoint(
     config: Config, work: Work, staged: Path, progress: Callable[[str], None]
 ) -> dict[str, Any]:
     """Fetch ``work.ready_made`` into ``staged`` and check it; returns entries of its manifest.
 
     Raises:
-        ConfigError: it is not what the scheme says, not whole, or pickled.
+        ConfigError: it is not what the scheme says, another model's, not whole, or pickled; or the
+            engine would refuse it.
         EnvError: it cannot be fetched, or its tensors are unsound.
+        InvalidMeasurement: its tokenizer is not the model's.
     """
     workspace, trust = config.workspace, config.release.model.trust_remote_code
-    variant, scheme = work.variant, config.schemes[work.scheme_name]
+    variant = work.variant
     assert work.ready_made is not None
-    wanted = _Quantized(variant, scheme, load_schemes(workspace))
+    wanted = _Quantized(config, work)
     origin = fetch(work.ready_made, staged, workspace, trust, progress, wanted)
-    found = declared(json.loads((staged / "config.json").read_text(encoding="utf-8")))
-    actual = scheme.model_copy(
-        update={
-            "weights": found.weights,
-            "activations": scheme.activations if scheme.engine_activations else found.activations,
-        }
+    actual = as_declared(_declared(staged), config.schemes[work.scheme_name])
+    replaced = adopt_companions(staged, workspace.model, trust)
+    if replaced:
+        progress(
+            f"warning: {', '.join(replaced)} differed: the model's is taken; what is judged, and is"
+            f" to be shipped, is {workspace.checkpoint(variant)}, not the original"
+        )
+    trained = config.release.variants[variant].trained
+    mend = "take another checkpoint of this model"
+    if not trained:
+        mend += "; if it comes from quantization-aware training, say `trained: true` beside it"
+    checked = check_checkpoint(
+        config, variant, actual, staged, progress, trained=trained, mend=mend
     )
-    _require_architecture(staged, workspace.model, wanted.key)
-    checked = check_checkpoint(config, variant, actual, staged, progress, may_be_trained=True)
     return {
-        "ready_made": {"source": work.ready_made, **asdict(origin)},
+        "ready_made": {"source": work.ready_made, **asdict(origin), "replaced": replaced},
         "scheme_spec": actual.model_dump(),
         "modules": checked.pop("modules"),
         "quantize": checked,
     }
 
 
-# What decides numbers beside the weights; defaults that one file leaves out are no difference.
+# What decides numbers beside the weights and rotary embeddings.
 DECIDES = (
-    *("rope_theta", "rope_scaling", "rms_norm_eps", "sliding_window"),
+    *("rms_norm_eps", "sliding_window", "tie_word_embeddings"),
     *("hidden_act", "head_dim", "num_attention_heads", "num_key_value_heads", "hidden_size"),
-    *("intermediate_size", "num_hidden_layers", "vocab_size", "tie_word_embeddings"),
+    *("intermediate_size", "num_hidden_layers", "vocab_size"),
 )
+# transformers reads these older names so, and saves the newer ones.
+ROPE_TYPES = {"mrope": "default", "su": "longrope"}
+WHOLE = "full_attention"
+"""The kind of attention whose rotary embedding older files tell at the top."""
 
 
-def _require_architecture(folder: Path, model: Path, key: str) -> None:
-    """Check that a checkpoint computes what the model does, but for its quantized weights.
-
-    Raises:
-        ConfigError: with each setting that differs.
-    """
+def _other_settings(folder: Path, model: Path) -> Iterator[tuple[str, str]]:
+    """What makes a checkpoint compute something else than the model, but for its weights."""
     mine, base = (_decides(each) for each in (folder, model))
     odd = [name for name in mine if name in base and mine[name] != base[name]]
     if odd:
         said = ", ".join(f"{name} {mine[name]} for {base[name]}" for name in odd)
         mend = "take a checkpoint of this model, or the model that it was made from"
-        raise ConfigError([Fault(key, "config.json", f"it is another model: {said}", mend)])
+        yield f"it is another model: {said}", mend
 
 
 def _decides(folder: Path) -> dict[str, Any]:
-    """Settings by name; older files tell the rotary base at the top, newer ones in a section."""
+    """Settings by name; what one file leaves to defaults is no difference."""
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     config |= config.get("text_config") or {}
-    rope = config.pop("rope_parameters", None) or {}
-    if "rope_theta" in rope:
-        rope = dict(rope)
-        config["rope_theta"] = rope.pop("rope_theta")
-        config["rope_scaling"] = rope
-    scaling = dict(config.get("rope_scaling") or {})
-    kind = scaling.pop("rope_type", scaling.pop("type", "default"))
-    config["rope_scaling"] = None if kind == "default" else {"rope_type": kind, **scaling}
-    return {name: config[name] for name in DECIDES if config.get(name) is not None}
+    known = {name: config[name] for name in DECIDES if config.get(name) is not None}
+    for kind, rope in _ropes(config).items():
+        of = "" if kind == WHOLE else f" of {kind}"
+        known |= {f"{name}{of}": value for name, value in rope.items()}
+    return known
+
+
+def _ropes(config: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Settings of rotary embeddings by kind of attention.
+
+    Older files tell them at the top; newer ones in a section, or in one a kind.
+    """
+    section = config.get("rope_parameters")
+    if not section:
+        at_top = ("rope_theta", "partial_rotary_factor")
+        section = {name: config[name] for name in at_top if name in config}
+        if "rope_scaling" in config:
+            scaling = config["rope_scaling"] or {}
+            section |= {"rope_type": scaling.get("type", "default"), **scaling}
+    by_kind = {kind: each for kind, each in section.items() if isinstance(each, dict)}
+    ropes = by_kind or {WHOLE: section}
+    if "rope_local_base_freq" in config:  # of Gemma 3's windows
+        ropes["sliding_attention"] = {"rope_theta": config["rope_local_base_freq"]}
+    return {kind: _rope(rope) for kind, rope in ropes.items()}
+
+
+def _rope(section: dict[str, Any]) -> dict[str, Any]:
+    found = {name: value for name, value in section.items() if value is not None}
+    found.pop("type", None)  # an older name of `rope_type`
+    if "rope_type" in found:
+        found["rope_type"] = ROPE_TYPES.get(found["rope_type"], found["rope_type"])
+    if found.get("rope_type") != "default":
+        return found
+    read = ("rope_theta", "partial_rotary_factor", "rope_type")
+    return {name: found[name] for name in read if name in found}
 
 
 def check_checkpoint(
@@ -124,11 +178,14 @@ def check_checkpoint(
     scheme: Scheme,
     folder: Path,
     progress: Callable[[str], None],
-    may_be_trained: bool,
+    *,
+    trained: bool = False,
+    mend: str | None = None,
     expected_bytes: int | None = None,
 ) -> dict[str, Any]:
     """What there is to tell of a checkpoint that llm-compressor did not make, with its `modules`.
 
+    ``trained`` weights may be far from the model's; ``mend`` is of those that are too far.
     ``expected_bytes`` is left out of ready-made ones, whose formats and unquantized types differ.
 
     Raises:
@@ -138,7 +195,8 @@ def check_checkpoint(
         "output": str(folder),
         "model": str(config.workspace.model),
         "scheme": scheme.saved().model_dump(),
-        "may_be_trained": may_be_trained,
+        "trained": trained,
+        "mend": mend,
         "expected_bytes": expected_bytes,
         "trust_remote_code": config.release.model.trust_remote_code,
     }

@@ -16,12 +16,9 @@ from qpipe.hardware import detect
 from qpipe.model import describe, require_companions
 from qpipe.quantize._ready import bring_checkpoint, check_checkpoint
 from qpipe.records import read_json, staged_dir, write_json
-from qpipe.schemes import declared, packed, unlike, work_of
+from qpipe.schemes import Work, declared, packed, unlike, work_of
 
 __all__ = ["make_variant"]
-
-UNMADE: dict[str, Any] = {"restored": [], "calibration_hash": None}
-"""What the manifest of a ready-made checkpoint has in place of what making one leaves."""
 
 
 def make_variant(config: Config, variant: str, progress: Callable[[str], None]) -> dict[str, Any]:
@@ -41,65 +38,65 @@ def make_variant(config: Config, variant: str, progress: Callable[[str], None]) 
     work = work_of(config, variant)
     found = forecast(config, work, detect())
     found.require_to_start(progress)
-    about = {
-        "variant": variant,
-        "scheme": work.scheme_name,
-        "scheme_hash": config.schemes[work.scheme_name].hash(),
-        "base_checkpoint_hash": work.base_hash,
-    }
-    if work.ready_made is not None:
-        with staged_dir(workspace.checkpoint(variant)) as staged:
-            brought = bring_checkpoint(config, work, staged, progress)
-            manifest = {**about, **brought, **UNMADE, **describe(staged)}
-            _check_companions(config, variant, staged)
-            write_json(staged / "manifest.json", manifest)
-        return manifest
-    scheme = work.scheme
+    with staged_dir(workspace.checkpoint(variant)) as staged:
+        if work.ready_made is not None:
+            made = bring_checkpoint(config, work, staged, progress)
+        elif work.scheme.steps:
+            made = _quantize(config, work, found.checkpoint_bytes, staged, progress)
+        else:
+            made = _take_model(workspace.model, staged)
+        trust = release.model.trust_remote_code
+        require_companions(staged, workspace.model, f"qpipe quantize {variant}", trust)
+        manifest: dict[str, Any] = {
+            "variant": variant,
+            "scheme": work.scheme_name,
+            "scheme_hash": config.schemes[work.scheme_name].hash(),
+            "base_checkpoint_hash": work.base_hash,
+            "scheme_spec": work.scheme.model_dump(),
+            "restored": work.restored,
+            "modules": work.quantized,
+            "calibration_hash": None,
+            **made,
+            **describe(staged),
+        }
+        write_json(staged / "manifest.json", manifest)
+    return manifest
+
+
+def _quantize(
+    config: Config,
+    work: Work,
+    expected_bytes: int,
+    staged: Path,
+    progress: Callable[[str], None],
+) -> dict[str, Any]:
+    """Run the scheme's steps; returns entries of the manifest."""
+    release, workspace, scheme = config.release, config.workspace, work.scheme
     rows, calibration_hash = _calibration(config, scheme)
     if calibration_hash is not None:
         _repeat_warnings(config, calibration_hash, progress)
     request: dict[str, Any] = {
         "model": str(workspace.model),
+        "output": str(staged),
         "scheme": scheme.saved().model_dump(),
         "modules": work.quantized,
         "packed": packed(scheme),
-        "expected_bytes": found.checkpoint_bytes,
+        "expected_bytes": expected_bytes,
         "calibration": None if rows is None else str(rows),
         "samples": scheme.calibration_samples,
         "seed": release.calibration.seed,
         "trust_remote_code": release.model.trust_remote_code,
     }
-    with staged_dir(workspace.checkpoint(variant)) as staged:
-        request["output"] = str(staged)
-        if not scheme.steps:
-            done = _take_model(workspace.model, staged)
-        elif scheme.backend == "autoawq":
-            done = run_worker("autoawq", "autoawq", request, workspace, variant, progress)
-            done |= check_checkpoint(
-                config,
-                variant,
-                scheme,
-                staged,
-                progress,
-                may_be_trained=False,
-                expected_bytes=found.checkpoint_bytes,
-            )
-            _require_modules(done.pop("modules"), work.quantized)
-        else:
-            done = run_worker("quantize", "quantize", request, workspace, variant, progress)
-            _require_as_asked(staged, scheme)
-        manifest = {
-            **about,
-            "scheme_spec": scheme.model_dump(),
-            "restored": work.restored,
-            "modules": request["modules"],
-            "calibration_hash": calibration_hash,
-            "quantize": done,
-            **describe(staged),
-        }
-        _check_companions(config, variant, staged)
-        write_json(staged / "manifest.json", manifest)
-    return manifest
+    tool = "autoawq" if scheme.backend == "autoawq" else "quantize"
+    done = run_worker(tool, tool, request, workspace, work.variant, progress)
+    if scheme.backend == "autoawq":
+        done |= check_checkpoint(
+            config, work.variant, scheme, staged, progress, expected_bytes=expected_bytes
+        )
+        _require_modules(done.pop("modules"), work.quantized)
+    else:
+        _require_as_asked(staged, scheme)
+    return {"calibration_hash": calibration_hash, "quantize": done}
 
 
 def _require_modules(found: list[str], asked: list[str]) -> None:
@@ -122,17 +119,12 @@ def _require_as_asked(folder: Path, scheme: Scheme) -> None:
         raise WorkerError(message, mend="say in the scheme's file what the tool makes of it")
 
 
-def _check_companions(config: Config, variant: str, folder: Path) -> None:
-    trust = config.release.model.trust_remote_code
-    require_companions(folder, config.workspace.model, f"qpipe quantize {variant}", trust)
-
-
 def _take_model(model: Path, folder: Path) -> dict[str, Any]:
-    """The model's own files, for what the engine quantizes alone."""
+    """The model's own files, for what the engine quantizes alone; returns manifest entries."""
     for path in model.iterdir():
         if path.name != "manifest.json":
             shutil.copy2(path, folder / path.name)
-    return {"seconds": 0.0}
+    return {"quantize": {"seconds": 0.0}}
 
 
 def _calibration(config: Config, scheme: Scheme) -> tuple[Path | None, str | None]:

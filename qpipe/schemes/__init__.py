@@ -1,8 +1,9 @@
 """Schemes against a model and a machine: what fits, and what runs."""
 
-from qpipe.schemes._declared import Declared, declared, disagreement, unlike
+from qpipe.schemes._declared import QuantizationConfig, as_declared, declared, disagreement, unlike
 from qpipe.schemes._mode import WIDE, Mode, kv_format, mode_of, quantized_kv, variant_mode
 from qpipe.schemes._preflight import preflight, quantized_modules
+from qpipe.schemes._ready_preflight import preflight_checkpoint
 from qpipe.schemes._size import WIDE_BYTES, checkpoint_bytes
 from qpipe.schemes._split import packed
 from qpipe.schemes._units import unit_modules, units_of
@@ -11,9 +12,10 @@ from qpipe.schemes._work import Work, needs_rows, work_of
 __all__ = [
     "WIDE",
     "WIDE_BYTES",
-    "Declared",
     "Mode",
+    "QuantizationConfig",
     "Work",
+    "as_declared",
     "checkpoint_bytes",
     "declared",
     "disagreement",
@@ -22,6 +24,7 @@ __all__ = [
     "needs_rows",
     "packed",
     "preflight",
+    "preflight_checkpoint",
     "quantized_kv",
     "quantized_modules",
     "unit_modules",

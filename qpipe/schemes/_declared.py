@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from qpipe.config import QuantArgs, Scheme
 
-__all__ = ["Declared", "declared", "disagreement", "unlike"]
+__all__ = ["QuantizationConfig", "as_declared", "declared", "disagreement", "unlike"]
 
 
 @dataclass(frozen=True)
-class Declared:
-    """How the parts are quantized; ``None``: at 16 bits."""
+class QuantizationConfig:
+    """How a checkpoint says that its parts are quantized; ``None``: at 16 bits."""
 
     weights: QuantArgs | None
     activations: QuantArgs | None
     kv_cache: QuantArgs | None
+    ignore: tuple[str, ...] = ()
+    """Modules left at 16 bits, in the words of a scheme's ``ignore``."""
+    targets: tuple[str, ...] = ("Linear",)
+    """Modules that are quantized, in the same words or by their class."""
 
 
-def declared(config: Mapping[str, Any]) -> Declared:
+def declared(config: Mapping[str, Any]) -> QuantizationConfig:
     """Read ``quantization_config``.
 
     Raises:
@@ -37,18 +42,24 @@ def declared(config: Mapping[str, Any]) -> Declared:
         raise ValueError(f"its quantization_config is not one of {method}: {error}") from error
 
 
-def disagreement(found: Declared, scheme: Scheme) -> str | None:
+def disagreement(found: QuantizationConfig, scheme: Scheme) -> str | None:
     """What decides the kernel and differs; group sizes and zero points are the checkpoint's own."""
     return _difference(found, scheme, _shown)
 
 
-def unlike(found: Declared, scheme: Scheme) -> str | None:
+def unlike(found: QuantizationConfig, scheme: Scheme) -> str | None:
     """What of a checkpoint that was made by ``scheme`` is not as it says, to the last argument."""
     return _difference(found, scheme, _exact)
 
 
+def as_declared(found: QuantizationConfig, scheme: Scheme) -> Scheme:
+    """``scheme`` with the arguments that a checkpoint of it has."""
+    activations = scheme.activations if scheme.engine_activations else found.activations
+    return scheme.model_copy(update={"weights": found.weights, "activations": activations})
+
+
 def _difference(
-    found: Declared, scheme: Scheme, look: Callable[[QuantArgs | None], object]
+    found: QuantizationConfig, scheme: Scheme, look: Callable[[QuantArgs | None], object]
 ) -> str | None:
     saved = scheme.saved()
     for part in ("weights", "activations", "kv_cache"):
@@ -88,7 +99,7 @@ def _args(body: Mapping[str, Any] | None) -> QuantArgs | None:
     return QuantArgs.model_validate(known)
 
 
-def _compressed_tensors(body: Mapping[str, Any]) -> Declared:
+def _compressed_tensors(body: Mapping[str, Any]) -> QuantizationConfig:
     groups = [
         (_args(group.get("weights")), _args(group.get("input_activations")))
         for group in body["config_groups"].values()
@@ -96,31 +107,46 @@ def _compressed_tensors(body: Mapping[str, Any]) -> Declared:
     if any(group != groups[0] for group in groups):
         raise ValueError("its modules are quantized in several ways, which no scheme can say")
     weights, activations = groups[0] if groups else (None, None)
-    return Declared(weights, activations, _args(body.get("kv_cache_scheme")))
+    targets = [
+        each for group in body["config_groups"].values() for each in group.get("targets", ())
+    ]
+    return QuantizationConfig(
+        weights,
+        activations,
+        _args(body.get("kv_cache_scheme")),
+        ignore=tuple(body.get("ignore") or ()),
+        targets=tuple(targets) or ("Linear",),
+    )
 
 
-def _integers(body: Mapping[str, Any], symmetric: bool) -> Declared:
+def _integers(
+    body: Mapping[str, Any], symmetric: bool, ignore: Iterable[str]
+) -> QuantizationConfig:
     size = body["group_size"]
     grouped = {"strategy": "group", "group_size": size} if size > 0 else {"strategy": "channel"}
     body = {"num_bits": body["bits"], "type": "int", "symmetric": symmetric, **grouped}
-    return Declared(_args(body), None, None)
+    return QuantizationConfig(_args(body), None, None, tuple(ignore))
 
 
-def _awq(body: Mapping[str, Any]) -> Declared:
+def _awq(body: Mapping[str, Any]) -> QuantizationConfig:
     if str(body.get("version", "gemm")).lower() != "gemm":
         raise ValueError(f"AutoAWQ's version '{body['version']}' is packed otherwise than 'gemm'")
-    return _integers(body, not body["zero_point"])
+    # Parts of names, anywhere in them.
+    left = (f"re:.*{re.escape(part)}" for part in body.get("modules_to_not_convert") or ())
+    return _integers(body, not body["zero_point"], left)
 
 
-def _gptq(body: Mapping[str, Any]) -> Declared:
+def _gptq(body: Mapping[str, Any]) -> QuantizationConfig:
     if body.get("desc_act") and body["group_size"] > 0:
         raise ValueError("the engine refuses groups by activation order (`desc_act: true`)")
     if not body["sym"]:
         raise ValueError("the engine takes GPTQ's format without zero points only (`sym: true`)")
-    return _integers(body, symmetric=True)
+    # GPTQModel's rules by module: `-:` leaves one out.
+    rules = [rule for rule in body.get("dynamic") or () if rule.startswith("-:")]
+    return _integers(body, True, (f"re:{rule[2:]}" for rule in rules))
 
 
-def _fp8(body: Mapping[str, Any]) -> Declared:
+def _fp8(body: Mapping[str, Any]) -> QuantizationConfig:
     block = body.get("weight_block_size")
     shape = {"strategy": "block", "block_structure": block} if block else {"strategy": "tensor"}
     dynamic = body["activation_scheme"] == "dynamic"
@@ -128,10 +154,12 @@ def _fp8(body: Mapping[str, Any]) -> Declared:
     if block:
         rounding = {"strategy": "group", "group_size": block[1]}
     float8 = {"num_bits": 8, "type": "float"}
-    return Declared(_args(float8 | shape), _args({**float8, **rounding, "dynamic": dynamic}), None)
+    activations = _args({**float8, **rounding, "dynamic": dynamic})
+    ignore = body.get("ignored_layers") or body.get("modules_to_not_convert") or ()
+    return QuantizationConfig(_args(float8 | shape), activations, None, tuple(ignore))
 
 
-METHODS: dict[str, Callable[[Mapping[str, Any]], Declared]] = {
+METHODS: dict[str, Callable[[Mapping[str, Any]], QuantizationConfig]] = {
     "compressed-tensors": _compressed_tensors,
     "awq": _awq,
     "gptq": _gptq,

@@ -114,9 +114,12 @@ def read_back(
     trust: bool,
     *,
     limit: float | None = None,
+    mend: str | None = None,
     expected_bytes: int | None = None,
 ) -> dict[str, Any]:
-    """All checks of a saved checkpoint; ``limit`` of weight errors is by bits where absent.
+    """All checks of a saved checkpoint.
+
+    ``limit`` of weight errors is by bits where absent; ``mend`` is of weights beyond it.
 
     Raises:
         Refusal: it is unsound, far from the model, or no longer speaks.
@@ -125,7 +128,7 @@ def read_back(
     revived = Revived(checkpoint, base, dtype, trust)
     if scheme["weights"]:
         limit = limit or ERROR_LIMITS[scheme["weights"]["num_bits"]]
-        checked["weight_errors"] = check_weights(revived, base, modules, limit)
+        checked["weight_errors"] = check_weights(revived, base, modules, limit, mend or MEND)
     return {**checked, "smoke": revived.speak()}
 
 

@@ -58,7 +58,7 @@ class Weights(Protocol):
 
 
 def check_weights(
-    found: Weights, base: Checkpoint, modules: list[str], limit: float
+    found: Weights, base: Checkpoint, modules: list[str], limit: float, mend: str = MEND
 ) -> dict[str, float]:
     """Relative Frobenius error of each module's weight.
 
@@ -71,14 +71,15 @@ def check_weights(
             f"{module} is {error:.2f} of its norm away from the model's weight"
             for module, error in errors.items()
             if not error <= limit
-        ]
+        ],
+        mend,
     )
     return errors
 
 
-def _refuse(suspects: list[str]) -> None:
+def _refuse(suspects: list[str], mend: str = MEND) -> None:
     if suspects:
-        raise Refusal(f"the checkpoint is unsound: {'; '.join(suspects[:5])}", MEND)
+        raise Refusal(f"the checkpoint is unsound: {'; '.join(suspects[:5])}", mend)
 
 
 def _weight_errors(

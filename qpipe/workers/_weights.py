@@ -46,13 +46,16 @@ class Checkpoint:
             files = [folder / name for name in sorted(set(index.values()))]
         self.files = files
         self._files: dict[str, Any] = {}
+        self._names: dict[Path, list[str]] = {}
         self._parts: dict[str, list[str]] = {}
         for path in files:
             handle = safe_open(path, framework="pt")
+            self._names[path] = []
             for name in handle.keys():  # noqa: SIM118 - a safe_open handle is no mapping
                 if name.endswith(UNREAD):
                     continue
                 self._files[name] = handle
+                self._names[path].append(name)
                 module, _, last = name.rpartition(".")
                 self._parts.setdefault(module, []).append(last)
 
@@ -72,8 +75,7 @@ class Checkpoint:
         return list(self._files)
 
     def names_in(self, path: Path) -> list[str]:
-        names = safe_open(path, framework="pt").keys()
-        return [name for name in names if name in self._files]
+        return self._names[path]
 
     def tensor(self, name: str) -> torch.Tensor:
         return self._files[name].get_tensor(name)

@@ -22,7 +22,8 @@ def work(request: dict[str, Any]) -> dict[str, Any]:
         compute_dtype(),
         request["trust_remote_code"],
         # Quantization-aware training moves weights; what has nothing to do with the model is out.
-        limit=TRAINED_LIMIT if request["may_be_trained"] else None,
+        limit=TRAINED_LIMIT if request["trained"] else None,
+        mend=request["mend"],
         expected_bytes=request["expected_bytes"],
     )
     return {

@@ -481,3 +481,15 @@ def test_a_ready_made_checkpoint_has_no_fallback(tmp_path: Path) -> None:
     variants = {"gptq": {"scheme": "gptq-w4a16", "checkpoint": "path:ready"}}
     with pytest.raises(ConfigError, match="'gptq' is a ready-made checkpoint"):
         load_config(write_workspace(tmp_path, release_body(variants=variants)))
+
+
+def test_only_a_ready_made_checkpoint_was_trained(tmp_path: Path) -> None:
+    entry = {"scheme": "gptq-w4a16", "trained": True}
+    sections: dict[str, Any] = {"sensitivity": {}, "fallback": {}}
+    made = release_body(variants={"v": entry}, **sections)
+    with pytest.raises(ConfigError) as caught:
+        load_config(write_workspace(tmp_path, made))
+    (fault,) = caught.value.faults
+    assert (fault.key, fault.mend) == ("variants.v.trained", "remove it")
+    ready = release_body(variants={"v": {**entry, "checkpoint": "path:ready"}}, **sections)
+    assert load_config(write_workspace(tmp_path, ready)).release.variants["v"].trained

@@ -26,6 +26,7 @@ def test_planted_faults_of_a_saved_checkpoint() -> None:
     linear, attention = "model.layers.0.self_attn.q_proj", "model.layers.{}.self_attn"
     for fault in ("a corrupted weight", "scales of another"):
         assert f"{linear} is 1." in (text := said.pop(fault)) and "of its norm away" in text
+        assert text.endswith("; say `trained: true`")
     assert said == {
         name: f"the checkpoint is unsound: {what}"
         for name, what in {
@@ -82,4 +83,5 @@ def test_weights_of_other_tools_are_read() -> None:
         "gptq by activation order": 0.0,
         "fp8 blocks": 0.0,
         "fp8 channels": 0.0,
+        "opened once": True,
     }

@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "qpipe" / "workers"))
 
 import torch
 from _protocol import Refusal
-from _verify import check_weights, verify
+from _verify import MEND, check_weights, verify
 from _weights import Checkpoint
 from compressed_tensors.compressors.base import BaseCompressor
 from compressed_tensors.compressors.format import infer_module_format
@@ -88,9 +88,9 @@ def said(change: Callable[[Tensors, dict[str, Any]], object]) -> str:
             found.append(Checkpoint(folder))
         try:
             verify(*found, SCHEME, [LINEAR], size)
-            check_weights(*found, [LINEAR], 0.5)
+            check_weights(*found, [LINEAR], 0.5, "say `trained: true`")
         except Refusal as refusal:
-            return str(refusal)
+            return str(refusal) if refusal.mend == MEND else f"{refusal}; {refusal.mend}"
     return ""
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from qpipe.errors import InvalidMeasurement
-from qpipe.model import require_companions
+from qpipe.model import adopt_companions, require_companions
 
 TEMPLATE = "{% for m in messages %}<{{ m['role'] }}>{{ m['content'] }}\n{% endfor %}"
 LETTERS = ["<s>", "</s>", "H", "e", "l", "o", "Ġ", "w", "r", "d"]
@@ -178,3 +178,49 @@ def test_all_that_differs_comes_together(folders: tuple[Path, Path]) -> None:
     with pytest.raises(InvalidMeasurement) as caught:
         check(folders)
     assert len(caught.value.message.splitlines()) == 3
+
+
+def test_adopting_what_is_alike_changes_nothing(folders: tuple[Path, Path]) -> None:
+    edit(folders[0] / "tokenizer_config.json", lambda known: known.update(model_max_length=64))
+    before = {path.name: path.read_bytes() for path in folders[0].iterdir()}
+    assert adopt_companions(*folders, trust=False) == []
+    assert {path.name: path.read_bytes() for path in folders[0].iterdir()} == before
+
+
+def test_adopting_the_generation_config(folders: tuple[Path, Path]) -> None:
+    folder, model = folders
+    edit(folder / "generation_config.json", lambda known: known.update(temperature=0.6))
+    assert adopt_companions(*folders, trust=False) == ["generation_config.json"]
+    check(folders)
+    (model / "generation_config.json").unlink()
+    assert adopt_companions(*folders, trust=False) == ["generation_config.json"]
+    assert not (folder / "generation_config.json").exists()
+
+
+def test_adopting_the_chat_template_wherever_it_lies(folders: tuple[Path, Path]) -> None:
+    folder, model = folders
+    other = TEMPLATE.replace("<", "[")
+    (folder / "chat_template.jinja").write_text(other)
+    assert adopt_companions(*folders, trust=False) == ["chat_template.jinja"]
+    check(folders)
+    # The model's lies in the tokenizer's config, the checkpoint's in a file that would win.
+    (model / "chat_template.jinja").unlink()
+    edit(model / "tokenizer_config.json", lambda known: known.update(chat_template=TEMPLATE))
+    (folder / "chat_template.jinja").write_text(other)
+    replaced = adopt_companions(*folders, trust=False)
+    assert replaced == ["chat_template.jinja", "tokenizer_config.json"]
+    assert not (folder / "chat_template.jinja").exists()
+    check(folders)
+
+
+@pytest.mark.parametrize("part", TOKENIZER)
+def test_another_tokenizer_is_never_adopted(folders: tuple[Path, Path], part: str) -> None:
+    folder = folders[0]
+    edit(folder / "tokenizer.json", TOKENIZER[part])
+    (folder / "chat_template.jinja").write_text("x")
+    known = (folder / "tokenizer.json").read_bytes()
+    with pytest.raises(InvalidMeasurement, match=part) as caught:
+        adopt_companions(*folders, trust=False)
+    assert (folder / "tokenizer.json").read_bytes() == known
+    assert "checkpoint: path:DIR" in str(caught.value.mend)
+    assert "qpipe quantize" not in str(caught.value.mend)
