@@ -17,7 +17,7 @@ SIZE_TOLERANCE = 0.03
 ERROR_LIMITS = {8: 0.15, 4: 0.5}
 """Largest relative Frobenius error of a weight, by bits: beyond it something broke."""
 GPTQ_LIMIT = 0.5
-"""At any bits: it moves weights of inputs that hardly occur, to 0.35 at 8 bits after SmoothQuant."""
+"""At all bits: it moves weights of inputs that hardly occur; 0.35 was seen at 8 bits."""
 TRAINED_LIMIT = 1.0
 """The same where the model was trained on: a matrix of zeros is no further away."""
 STORED = ("weight_packed", "qweight", "weight")
