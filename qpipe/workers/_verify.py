@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, Protocol
 
 import torch
-from _fold import BLOCK, fold
+from _fold import AFTER_NORM, BLOCK, fold
 from _protocol import Refusal
 from _weights import HEAD, SCALES, Checkpoint
 
@@ -87,7 +87,10 @@ def _refuse(suspects: list[str], mend: str = MEND) -> None:
 def _weight_errors(
     found: Weights, base: Checkpoint, modules: list[str]
 ) -> Iterator[tuple[str, float]]:
-    """Module → ‖Ŵ − W‖ / ‖W‖, with scale that was moved between modules folded back."""
+    """Module → ‖Ŵ − W‖ / ‖W‖, with scale that was moved between modules folded back.
+
+    Columns behind a smoothed norm count as they were quantized: smoothed ones, W·diag(s).
+    """
     blocks: dict[str, list[str]] = {}
     for module in modules:
         block = re.match(r"(.*\.layers\.\d+\.)", module)
@@ -95,6 +98,7 @@ def _weight_errors(
     for prefix, names in blocks.items():
         ours = {name: base.weight(name) for name in names}
         theirs = {name: found.weight(name) for name in names}
+        smoothing: dict[str, torch.Tensor] = {}
         if _scale_moved(found, base, prefix):
             if not _can_fold(base, prefix):
                 continue  # in another frame, where their distance says nothing
@@ -102,8 +106,12 @@ def _weight_errors(
                 {part: each.weight(f"{prefix}{part}") for part in BLOCK} for each in (base, found)
             )
             theirs |= {f"{prefix}{part}": weight for part, weight in fold(mine, moved).items()}
+            for norm, parts in AFTER_NORM.items():
+                smoothing |= {f"{prefix}{part}": mine[norm] / moved[norm] for part in parts}
         for name in names:
-            yield name, float((theirs[name] - ours[name]).norm() / ours[name].norm())
+            scale = smoothing.get(name, torch.ones(()))
+            away = (theirs[name] - ours[name]) * scale
+            yield name, float(away.norm() / (ours[name] * scale).norm())
 
 
 def _scale_moved(found: Weights, base: Checkpoint, prefix: str) -> bool:
