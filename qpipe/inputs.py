@@ -17,13 +17,11 @@ from qpipe.calibration import load_mix
 from qpipe.config import BusinessSuite, Config, PublicSuite, Variant
 from qpipe.envs import worker_hash
 from qpipe.hardware import detect, identity
+from qpipe.quantize import TOOLS
 from qpipe.records import hash_file, write_json
 from qpipe.serving import shortest_context
 
-__all__ = ["TOOLS", "note_inputs"]
-
-TOOLS = {"llm-compressor": "quantize", "autoawq": "autoawq"}
-"""A scheme's backend → what its environment and its worker are called."""
+__all__ = ["note_inputs"]
 
 
 def note_inputs(config: Config) -> None:

@@ -17,7 +17,7 @@ from qpipe.cli._main import cli
 from qpipe.compare import compare
 from qpipe.config import Release
 from qpipe.gate import gate
-from qpipe.inputs import TOOLS
+from qpipe.quantize import TOOLS
 from qpipe.report import report
 from tests.records_fixture import measured
 from tests.workspace_fixture import REPO

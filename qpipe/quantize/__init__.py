@@ -1,5 +1,5 @@
 """From the model and a scheme to a checked checkpoint."""
 
-from qpipe.quantize._stage import make_variant
+from qpipe.quantize._stage import TOOLS, make_variant
 
-__all__ = ["make_variant"]
+__all__ = ["TOOLS", "make_variant"]

@@ -16,7 +16,7 @@ from qpipe.schemes import (
     QuantizationConfig,
     Work,
     as_declared,
-    declared,
+    declared_in,
     disagreement,
     preflight_checkpoint,
 )
@@ -39,7 +39,7 @@ class _Quantized:
         if not (folder / "config.json").exists():
             return  # `whole` says so
         try:
-            found = _declared(folder)
+            found = declared_in(folder)
         except ValueError as error:
             mend = "take a checkpoint of compressed-tensors, AutoAWQ, GPTQ or FP8"
             raise ConfigError([Fault(str(folder), self.key, str(error), mend)]) from error
@@ -67,10 +67,6 @@ class _Quantized:
         return "write a scheme file that says so, and name it"
 
 
-def _declared(folder: Path) -> QuantizationConfig:
-    return declared(json.loads((folder / "config.json").read_text(encoding="utf-8")))
-
-
 def bring_checkpoint(
     config: Config, work: Work, staged: Path, progress: Callable[[str], None]
 ) -> dict[str, Any]:
@@ -87,7 +83,7 @@ def bring_checkpoint(
     assert work.ready_made is not None
     wanted = _Quantized(config, work)
     origin = fetch(work.ready_made, staged, workspace, trust, progress, wanted)
-    actual = as_declared(_declared(staged), config.schemes[work.scheme_name])
+    actual = as_declared(declared_in(staged), config.schemes[work.scheme_name])
     replaced = adopt_companions(staged, workspace.model, trust)
     if replaced:
         progress(

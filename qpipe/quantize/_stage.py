@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -16,9 +15,12 @@ from qpipe.hardware import detect
 from qpipe.model import describe, require_companions
 from qpipe.quantize._ready import bring_checkpoint, check_checkpoint
 from qpipe.records import read_json, staged_dir, write_json
-from qpipe.schemes import Work, declared, packed, unlike, work_of
+from qpipe.schemes import Work, declared_in, packed, unlike, work_of
 
-__all__ = ["make_variant"]
+__all__ = ["TOOLS", "make_variant"]
+
+TOOLS = {"llm-compressor": "quantize", "autoawq": "autoawq"}
+"""A scheme's backend → what its environment and its worker are called."""
 
 
 def make_variant(config: Config, variant: str, progress: Callable[[str], None]) -> dict[str, Any]:
@@ -87,7 +89,7 @@ def _quantize(
         "seed": release.calibration.seed,
         "trust_remote_code": release.model.trust_remote_code,
     }
-    tool = "autoawq" if scheme.backend == "autoawq" else "quantize"
+    tool = TOOLS[scheme.backend]
     done = run_worker(tool, tool, request, workspace, work.variant, progress)
     if scheme.backend == "autoawq":
         done |= check_checkpoint(
@@ -112,7 +114,7 @@ def _require_as_asked(folder: Path, scheme: Scheme) -> None:
     Raises:
         WorkerError: it is not what the scheme asks for.
     """
-    found = declared(json.loads((folder / "config.json").read_text(encoding="utf-8")))
+    found = declared_in(folder)
     problem = unlike(found, scheme)
     if problem is not None:
         message = f"the checkpoint is another than was asked for: {problem}"

@@ -1,6 +1,13 @@
 """Schemes against a model and a machine: what fits, and what runs."""
 
-from qpipe.schemes._declared import QuantizationConfig, as_declared, declared, disagreement, unlike
+from qpipe.schemes._declared import (
+    QuantizationConfig,
+    as_declared,
+    declared,
+    declared_in,
+    disagreement,
+    unlike,
+)
 from qpipe.schemes._mode import WIDE, Mode, kv_format, mode_of, quantized_kv, variant_mode
 from qpipe.schemes._preflight import preflight, quantized_modules
 from qpipe.schemes._ready_preflight import preflight_checkpoint
@@ -18,6 +25,7 @@ __all__ = [
     "as_declared",
     "checkpoint_bytes",
     "declared",
+    "declared_in",
     "disagreement",
     "kv_format",
     "mode_of",

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from qpipe.config import QuantArgs, Scheme
 
-__all__ = ["QuantizationConfig", "as_declared", "declared", "disagreement", "unlike"]
+__all__ = [
+    "QuantizationConfig",
+    "as_declared",
+    "declared",
+    "declared_in",
+    "disagreement",
+    "unlike",
+]
 
 
 @dataclass(frozen=True)
@@ -40,6 +49,15 @@ def declared(config: Mapping[str, Any]) -> QuantizationConfig:
         return METHODS[method](body)
     except (KeyError, TypeError) as error:
         raise ValueError(f"its quantization_config is not one of {method}: {error}") from error
+
+
+def declared_in(folder: Path) -> QuantizationConfig:
+    """Read it of a checkpoint folder.
+
+    Raises:
+        ValueError: as ``declared``, or its config.json is no JSON.
+    """
+    return declared(json.loads((folder / "config.json").read_text(encoding="utf-8")))
 
 
 def disagreement(found: QuantizationConfig, scheme: Scheme) -> str | None:
