@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from _protocol import Refusal
-from _verify import ERROR_LIMITS, GPTQ_LIMIT, check_weights, verify
+from _verify import ERROR_LIMITS, check_weights, verify
 from _weights import Checkpoint
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -127,9 +127,7 @@ def read_back(
     checked = verify(checkpoint, base, scheme, modules, expected_bytes)
     revived = Revived(checkpoint, base, dtype, trust)
     if scheme["weights"]:
-        by_gptq = any(step["method"] == "gptq" for step in scheme["steps"])
-        usual = GPTQ_LIMIT if by_gptq else ERROR_LIMITS[scheme["weights"]["num_bits"]]
-        limit = limit or usual
+        limit = limit or ERROR_LIMITS[scheme["weights"]["num_bits"]]
         checked["weight_errors"] = check_weights(revived, base, modules, limit, mend or MEND)
     return {**checked, "smoke": revived.speak()}
 

@@ -16,8 +16,6 @@ SIZE_TOLERANCE = 0.03
 # Of rounding alone: 0.01 to 0.03 at 8 bits, 0.1 at 4; GPTQ strays further, where it costs little.
 ERROR_LIMITS = {8: 0.15, 4: 0.5}
 """Largest relative Frobenius error of a weight, by bits: beyond it something broke."""
-GPTQ_LIMIT = 0.5
-"""At all bits: it moves weights of inputs that hardly occur; 0.35 was seen at 8 bits."""
 TRAINED_LIMIT = 1.0
 """The same where the model was trained on: a matrix of zeros is no further away."""
 STORED = ("weight_packed", "qweight", "weight")
