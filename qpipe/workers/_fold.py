@@ -3,7 +3,8 @@
 AWQ and SmoothQuant move scale between modules: a quantized weight is folded back first,
 W·diag(norm_q / norm_16) after a norm, and by the least-squares row scale between up_proj and
 down_proj, and between v_proj and o_proj where no heads are grouped (AWQ smooths that pair only
-where their widths agree).
+where their widths agree). Row scales are found in the smoothed frame, where rounding took place:
+folded back, its error in a column that smoothing shrank outweighs all others.
 """
 
 from __future__ import annotations
@@ -26,13 +27,15 @@ def fold(ours: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor]) -> dict
     Both hold the weights of ``BLOCK``: ``ours`` unquantized, ``theirs`` dequantized; float32.
     """
     folded: dict[str, torch.Tensor] = {}
+    smoothed: dict[str, torch.Tensor] = {}
     for norm, modules in AFTER_NORM.items():
         ratio = theirs[norm] / ours[norm]
         for module in modules:
             folded[module] = theirs[module] * ratio
+            smoothed[module] = ours[module] / ratio
     for before, after in PAIRS:
-        mine, rows = ours[before], folded[before]
-        scale = (rows * mine).sum(1) / mine.square().sum(1)
+        mine, rows = smoothed[before], folded[before]
+        scale = (theirs[before] * mine).sum(1) / mine.square().sum(1)
         columns = theirs[after]
         moved = (scale - 1).abs().median() > 0.02  # rounding alone leaves row scales near one
         if moved and columns.shape[1] == scale.numel():

@@ -6,11 +6,13 @@ import copy
 import json
 import sys
 from pathlib import Path
+from typing import ClassVar
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "qpipe" / "workers"))
 
 import torch
-from _fold import BLOCK, fold
+from _fold import AFTER_NORM, BLOCK, fold
+from _verify import check_weights
 from transformers import LlamaConfig, LlamaForCausalLM
 
 
@@ -54,4 +56,42 @@ def off_by(kv_heads: int) -> float:
     )
 
 
-print(json.dumps([off_by(4), off_by(2)]))
+class Stored(dict[str, torch.Tensor]):
+    """What a checkpoint's check reads of it."""
+
+    config: ClassVar = {"model_type": "llama"}
+
+    @property
+    def names(self) -> list[str]:
+        return [f"{name}.weight" for name in self]
+
+    def weight(self, module: str) -> torch.Tensor:
+        return self[module]
+
+
+def smoothed_error(share: float) -> dict[str, float]:
+    """Errors found where rounding took ``share`` of the norm of each smoothed weight.
+
+    The smoothing shrinks a column a thousandfold: folded back, it would be all of the error.
+    """
+    torch.manual_seed(0)
+    block = "model.layers.0."
+    base = Stored({block + name: torch.randn(32, 32) for name in BLOCK})
+    for norm in AFTER_NORM:
+        base[block + norm] = torch.ones(32)
+    found = Stored(base)
+    scale = torch.ones(32)
+    scale[3] = 1e-3
+    for norm, modules in AFTER_NORM.items():
+        found[block + norm] = base[block + norm] / scale
+        for name in modules:
+            smooth = base[block + name] * scale
+            noise = torch.randn_like(smooth)
+            found[block + name] = smooth + noise * share * smooth.norm() / noise.norm()
+    behind = [block + name for names in AFTER_NORM.values() for name in names]
+    return check_weights(found, base, behind, limit=1.0)
+
+
+print(
+    json.dumps({"folded": [off_by(4), off_by(2)], "smoothed": list(smoothed_error(0.01).values())})
+)
