@@ -91,11 +91,12 @@ def bring_checkpoint(
             f" to be shipped, is {workspace.checkpoint(variant)}, not the original"
         )
     trained = config.release.variants[variant].trained
-    mend = "take another checkpoint of this model"
+    mend = "fetch it again, whole, or take another checkpoint of this model"
+    far_mend = "take another checkpoint of this model"
     if not trained:
-        mend += "; if it comes from quantization-aware training, say `trained: true` beside it"
+        far_mend += "; if it comes from quantization-aware training, say `trained: true` beside it"
     checked = check_checkpoint(
-        config, variant, actual, staged, progress, trained=trained, mend=mend
+        config, variant, actual, staged, progress, trained=trained, mend=mend, far_mend=far_mend
     )
     return {
         "ready_made": {"source": work.ready_made, **asdict(origin), "replaced": replaced},
@@ -177,11 +178,13 @@ def check_checkpoint(
     *,
     trained: bool = False,
     mend: str | None = None,
+    far_mend: str | None = None,
     expected_bytes: int | None = None,
 ) -> dict[str, Any]:
     """What there is to tell of a checkpoint that llm-compressor did not make, with its `modules`.
 
-    ``trained`` weights may be far from the model's; ``mend`` is of those that are too far.
+    ``trained`` weights may be far from the model's; ``far_mend`` is of those that are too far,
+    ``mend`` of all other faults. Where absent, the worker has its own for what qpipe made.
     ``expected_bytes`` is left out of ready-made ones, whose formats and unquantized types differ.
 
     Raises:
@@ -193,6 +196,7 @@ def check_checkpoint(
         "scheme": scheme.saved().model_dump(),
         "trained": trained,
         "mend": mend,
+        "far_mend": far_mend,
         "expected_bytes": expected_bytes,
         "trust_remote_code": config.release.model.trust_remote_code,
     }

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from _protocol import Refusal
-from _verify import ERROR_LIMITS, check_weights, verify
+from _verify import ERROR_LIMITS, TooFar, Unsound, check_weights, verify
 from _weights import Checkpoint
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -45,7 +45,7 @@ class Revived:
             elif name.endswith(".bias") and not tensor.any():
                 continue  # GPTQ tools write biases of zeros, which engines leave out
             else:
-                raise Refusal(f"{name} is in it, which the model does not have", MEND)
+                raise Unsound(f"{name} is in it, which the model does not have")
 
     def weight(self, module: str) -> torch.Tensor:
         """The [output, input] weight of a module, float32."""
@@ -56,18 +56,17 @@ class Revived:
         """KL to the unquantized model on a short text, and a greedy continuation.
 
         Raises:
-            Refusal: numbers that are not finite, with the first module that makes them, or a
+            Unsound: numbers that are not finite, with the first module that makes them, or a
                 distribution that has nothing to do with the model's.
         """
         found = self._log_probs()
         if not torch.isfinite(found).all():
-            raise Refusal(f"{self._first_not_finite()} gives NaN or infinity", MEND)
+            raise Unsound(f"{self._first_not_finite()} gives NaN or infinity")
         kl = torch.nn.functional.kl_div(
             found, self._reference, log_target=True, reduction="batchmean"
         ).item()
         if kl > KL_LIMIT:
-            message = f"the model is lost: KL {kl:.2f} to the unquantized one on a plain text"
-            raise Refusal(message, MEND)
+            raise Unsound(f"the model is lost: KL {kl:.2f} to the unquantized one on a plain text")
         answer = self._model.generate(
             self._ids,
             attention_mask=torch.ones_like(self._ids),
@@ -115,21 +114,27 @@ def read_back(
     *,
     limit: float | None = None,
     mend: str | None = None,
+    far_mend: str | None = None,
     expected_bytes: int | None = None,
 ) -> dict[str, Any]:
     """All checks of a saved checkpoint.
 
-    ``limit`` of weight errors is by bits where absent; ``mend`` is of weights beyond it.
+    ``limit`` of weight errors is by bits where absent; ``far_mend`` is of weights beyond it.
 
     Raises:
         Refusal: it is unsound, far from the model, or no longer speaks.
     """
-    checked = verify(checkpoint, base, scheme, modules, expected_bytes)
-    revived = Revived(checkpoint, base, dtype, trust)
-    if scheme["weights"]:
-        limit = limit or ERROR_LIMITS[scheme["weights"]["num_bits"]]
-        checked["weight_errors"] = check_weights(revived, base, modules, limit, mend or MEND)
-    return {**checked, "smoke": revived.speak()}
+    mend = mend or MEND
+    try:
+        checked = verify(checkpoint, base, scheme, modules, expected_bytes)
+        revived = Revived(checkpoint, base, dtype, trust)
+        if scheme["weights"]:
+            limit = limit or ERROR_LIMITS[scheme["weights"]["num_bits"]]
+            checked["weight_errors"] = check_weights(revived, base, modules, limit)
+        return {**checked, "smoke": revived.speak()}
+    except Unsound as found:
+        far = isinstance(found, TooFar) and far_mend
+        raise Refusal(str(found), far or mend) from found
 
 
 def require_names(names: Iterable[str], loaded: Collection[str]) -> None:

@@ -8,10 +8,8 @@ from typing import Any, Protocol
 
 import torch
 from _fold import AFTER_NORM, BLOCK, fold
-from _protocol import Refusal
 from _weights import HEAD, SCALES, Checkpoint
 
-MEND = "look at the worker's log; try more calibration rows or another scheme"
 SIZE_TOLERANCE = 0.03
 # Of rounding alone: 0.01 to 0.03 at 8 bits, 0.1 at 4; GPTQ strays further, where it costs little.
 ERROR_LIMITS = {8: 0.15, 4: 0.5}
@@ -23,6 +21,14 @@ INPUT_SCALES = ("input_scale", "input_global_scale")
 ALL_SCALES = (*SCALES, *INPUT_SCALES, "weight_global_scale")
 NORM = "norm.weight"
 ZERO_POINTS = ("weight_zero_point", "qzeros")
+
+
+class Unsound(Exception):
+    """A checkpoint that must not be served; what mends it depends on who made it."""
+
+
+class TooFar(Unsound):
+    """Its weights have little to do with the model's."""
 
 
 def verify(
@@ -38,7 +44,7 @@ def verify(
     arithmetic gives, of which the file may be off by ``SIZE_TOLERANCE``.
 
     Raises:
-        Refusal: with the first suspects, each with its tensor or module.
+        Unsound: with the first suspects, each with its tensor or module.
     """
     suspects, kv_scales = _tensor_suspects(checkpoint)
     suspects += _missing(checkpoint, base, scheme, modules)
@@ -47,7 +53,8 @@ def verify(
         suspects += _kv_suspects(base.layers, kv_scales)
     if not suspects:
         suspects += _size_suspects(checkpoint, expected_bytes)
-    _refuse(suspects)
+    if suspects:
+        raise Unsound(_listed(suspects))
     return {"tensors": len(checkpoint.names), "kv_scales": kv_scales}
 
 
@@ -58,28 +65,26 @@ class Weights(Protocol):
 
 
 def check_weights(
-    found: Weights, base: Checkpoint, modules: list[str], limit: float, mend: str = MEND
+    found: Weights, base: Checkpoint, modules: list[str], limit: float
 ) -> dict[str, float]:
     """Relative Frobenius error of each module's weight.
 
     Raises:
-        Refusal: weights that are further than ``limit`` from the model's.
+        TooFar: weights that are further than ``limit`` from the model's.
     """
     errors = dict(_weight_errors(found, base, modules))
-    _refuse(
-        [
-            f"{module} is {error:.2f} of its norm away from the model's weight"
-            for module, error in errors.items()
-            if not error <= limit
-        ],
-        mend,
-    )
+    suspects = [
+        f"{module} is {error:.2f} of its norm away from the model's weight"
+        for module, error in errors.items()
+        if not error <= limit
+    ]
+    if suspects:
+        raise TooFar(_listed(suspects))
     return errors
 
 
-def _refuse(suspects: list[str], mend: str = MEND) -> None:
-    if suspects:
-        raise Refusal(f"the checkpoint is unsound: {'; '.join(suspects[:5])}", mend)
+def _listed(suspects: list[str]) -> str:
+    return f"the checkpoint is unsound: {'; '.join(suspects[:5])}"
 
 
 def _weight_errors(

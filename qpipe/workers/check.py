@@ -24,6 +24,7 @@ def work(request: dict[str, Any]) -> dict[str, Any]:
         # Quantization-aware training moves weights; what has nothing to do with the model is out.
         limit=TRAINED_LIMIT if request["trained"] else None,
         mend=request["mend"],
+        far_mend=request["far_mend"],
         expected_bytes=request["expected_bytes"],
     )
     return {

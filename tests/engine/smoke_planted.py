@@ -6,14 +6,17 @@ import json
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from unittest.mock import patch
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "qpipe" / "workers"))
 
 import torch
 from _protocol import Refusal
-from _smoke import Revived
+from _smoke import Revived, read_back
+from _verify import Unsound
 from _weights import Checkpoint
 from safetensors.torch import load_file, save_file
 from tiny import work as make_tiny
@@ -29,22 +32,51 @@ FAULTS: dict[str, Callable[[Tensors], object]] = {
 }
 
 
-def said(model: Path, change: Callable[[Tensors], object]) -> str:
+LINEAR = "model.layers.0.self_attn.q_proj"
+
+
+@contextmanager
+def changed(model: Path, change: Callable[[Tensors], object]) -> Iterator[Checkpoint]:
     with tempfile.TemporaryDirectory() as root:
         folder = Path(root, "changed")
         shutil.copytree(model, folder)
         tensors = load_file(folder / "model.safetensors")
         change(tensors)
         save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+        yield Checkpoint(folder)
+
+
+def said(model: Path, change: Callable[[Tensors], object]) -> str:
+    with changed(model, change) as checkpoint:
         try:
-            revived = Revived(Checkpoint(folder), Checkpoint(model), torch.float32, False)
-            found = revived.speak()
-        except Refusal as refusal:
-            return str(refusal)
+            found = Revived(checkpoint, Checkpoint(model), torch.float32, False).speak()
+        except Unsound as unsound:
+            return str(unsound)
         return f"KL {found['kl']:.3f}"
+
+
+def mend(model: Path, change: Callable[[Tensors], object]) -> str:
+    """Of all checks but those of tensors, which a model that is not quantized would not pass."""
+    with changed(model, change) as checkpoint, patch("_smoke.verify", return_value={}):
+        try:
+            read_back(
+                *(checkpoint, Checkpoint(model), {"weights": {"num_bits": 8}}, [LINEAR]),
+                *(torch.float32, False),
+                mend="fetch it again",
+                far_mend="say that it was trained",
+            )
+        except Refusal as refusal:
+            return refusal.mend
+    return ""
 
 
 with tempfile.TemporaryDirectory() as root:
     made = Path(root, "tiny")
     make_tiny({"output": str(made), "hidden": 128, "head": 32})
-    print(json.dumps({name: said(made, change) for name, change in FAULTS.items()}))
+    mends = {
+        "lost": mend(made, FAULTS["lost"]),
+        "far": mend(made, lambda tensors: tensors[f"{LINEAR}.weight"].mul_(3)),
+    }
+    print(
+        json.dumps({name: said(made, change) for name, change in FAULTS.items()} | {"mends": mends})
+    )

@@ -26,7 +26,6 @@ def test_planted_faults_of_a_saved_checkpoint() -> None:
     linear, attention = "model.layers.0.self_attn.q_proj", "model.layers.{}.self_attn"
     for fault in ("a corrupted weight", "scales of another"):
         assert f"{linear} is 1." in (text := said.pop(fault)) and "of its norm away" in text
-        assert text.endswith("; say `trained: true`")
     assert said == {
         name: f"the checkpoint is unsound: {what}"
         for name, what in {
@@ -53,6 +52,7 @@ def test_checkpoints_that_no_longer_speak() -> None:
     assert said["none"] == "KL 0.000"
     assert said["overflow"].startswith("model.layers.1.") and "NaN or infinity" in said["overflow"]
     assert "the model is lost: KL" in said["lost"]
+    assert said["mends"] == {"lost": "fetch it again", "far": "say that it was trained"}
 
 
 def test_modules_of_the_loaded_model() -> None:

@@ -81,7 +81,7 @@ def test_weights_may_be_far_only_where_training_is_said(
     make_variant(config(workspace), "mine", silent)
     make_variant(config(workspace, trained=True), "mine", silent)
     assert [request["trained"] for request in asked] == [False, True]
-    assert ["`trained: true`" in request["mend"] for request in asked] == [True, False]
+    assert ["`trained: true`" in request["far_mend"] for request in asked] == [True, False]
 
 
 def test_another_scheme_is_named(workspace: Workspace, asked: list[dict[str, Any]]) -> None:
