@@ -63,6 +63,11 @@ class Workspace:
         return self.out / "calib" / mix
 
     @property
+    def calibration_uses(self) -> Path:
+        """What of the calibration set each variant depends on, a file a variant."""
+        return self.out / "calib_uses"
+
+    @property
     def calibration_check(self) -> Path:
         """How well the calibration set covers what is evaluated."""
         return self.out / "calib_check.json"

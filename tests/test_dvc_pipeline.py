@@ -138,7 +138,7 @@ def test_what_decides_a_result_is_a_parameter_or_a_dependency(stages: Stages) ->
 
     # Each is read by the stage's command, so a change must run it again.
     assert {"model"} <= params("model")
-    assert {"calibration"} <= params("calibrate")
+    assert {"calibration", "variants"} <= params("calibrate")
     assert {"calibration", "evaluation", "fidelity", "variants"} <= params("check-calibration")
     assert {"serve", "baseline", "fidelity", "evaluation", "bench"} <= params("baseline")
     assert {"variants", "sensitivity", "fallback"} <= params("compare")
@@ -149,8 +149,8 @@ def test_what_decides_a_result_is_a_parameter_or_a_dependency(stages: Stages) ->
             assert {"serve", f"variants.{variant}"} <= params(name)
 
 
-def test_a_changed_question_builds_no_checkpoint_again(stages: Stages) -> None:
-    changed = {"evalsets", "out/inputs/evaluation.json"}
+def made_again(stages: Stages, changed: set[str]) -> set[str]:
+    """``changed`` and every out that follows from it."""
     while True:
         again = [
             stage for stage in stages.values()
@@ -158,8 +158,20 @@ def test_a_changed_question_builds_no_checkpoint_again(stages: Stages) -> None:
         ]  # fmt: skip
         outs = {out for stage in again for out in stage["outs"]}
         if outs <= changed:
-            break
-        changed |= outs
+            return changed
+        changed = changed | outs
+
+
+def test_another_calibration_set_builds_what_reads_it_alone(stages: Stages) -> None:
+    variants = [name.partition("@")[2] for name in stages if name.startswith("quantize@")]
+    reads, others = variants[0], variants[1:]
+    changed = made_again(stages, {f"out/calib_uses/{reads}.json"})
+    assert {f"out/models/{reads}", f"out/eval/{reads}"} <= changed
+    assert not changed & {f"out/models/{name}" for name in others}
+
+
+def test_a_changed_question_builds_no_checkpoint_again(stages: Stages) -> None:
+    changed = made_again(stages, {"evalsets", "out/inputs/evaluation.json"})
     assert "out/calib_check.json" in changed and "out/eval/bf16" in changed
     assert not changed & {"out/calib", "out/model"}
     assert not [out for out in changed if covers("out/models", out) and "-mixed" not in out]

@@ -167,7 +167,7 @@ def calibrate(check: bool, as_json: bool) -> None:
     import json
     from pathlib import Path
 
-    from qpipe.calibration import build_calibration
+    from qpipe.calibration import build_calibration, note_uses
 
     config = read_config()
     use, workspace = config.release.calibration, config.workspace
@@ -175,6 +175,7 @@ def calibrate(check: bool, as_json: bool) -> None:
     mix = workspace.root / use.mix
     trust = config.release.model.trust_remote_code
     record = build_calibration(mix, workspace.model, out, use.samples, use.tokens, use.seed, trust)
+    note_uses(config, record["hash"])
     if not as_json:
         click.echo(f"{use.mix}: {record['samples']} rows of {record['tokens']} tokens")
         for note in record["notes"]:
