@@ -8,6 +8,7 @@ from qpipe.config import BASELINE, LONG_CONTEXT, BusinessSuite, Config, PublicSu
 from qpipe.errors import ConfigError, Fault
 from qpipe.evalset import suite_faults
 from qpipe.model import architecture
+from qpipe.quantize import ready_faults
 from qpipe.schemes import preflight, quantized_kv
 from qpipe.sensitivity import source_faults
 from qpipe.serving import context_tokens
@@ -21,14 +22,14 @@ def validate(config: Config) -> None:
     """Check what a loaded release does not show yet.
 
     That is the mix, the held-out texts, the business rows and what these texts share, functions of
-    suites, settings that do not fit each other, and the schemes against the model where it is there
-    already.
+    suites, settings that do not fit each other, and the schemes and the ready-made checkpoints by
+    path against the model where it is there already.
 
     Raises:
         ConfigError: with all faults of all files.
     """
     faults = [fault for name in config.release.sensitivity for fault in source_faults(config, name)]
-    faults += [*_sections(config), *_model(config), *_context(config)]
+    faults += [*_sections(config), *_model(config), *ready_faults(config), *_context(config)]
 
     business = {
         name: (config.suite_files[name], suite)
@@ -103,11 +104,6 @@ def _model(config: Config) -> Iterator[Fault]:
     kind, _, where = config.release.model.source.partition(":")
     if kind == "path" and not (config.workspace.root / where).is_dir():
         yield Fault(RELEASE, "model.source", f"{where} is no folder", "correct the path")
-    for name, variant in config.release.variants.items():
-        kind, _, where = (variant.checkpoint or "").partition(":")
-        if kind == "path" and not (config.workspace.root / where).is_dir():
-            key = f"variants.{name}.checkpoint"
-            yield Fault(RELEASE, key, f"{where} is no folder", "correct the path")
 
 
 def _context(config: Config) -> Iterator[Fault]:

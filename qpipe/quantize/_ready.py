@@ -11,7 +11,7 @@ from typing import Any
 from qpipe.config import Config, Scheme, load_schemes
 from qpipe.envs import run_worker
 from qpipe.errors import ConfigError, Fault
-from qpipe.model import adopt_companions, fetch, require_checkpoint
+from qpipe.model import adopt_companions, architecture, fetch, require_checkpoint
 from qpipe.schemes import (
     QuantizationConfig,
     Work,
@@ -21,19 +21,19 @@ from qpipe.schemes import (
     preflight_checkpoint,
 )
 
-__all__ = ["bring_checkpoint", "check_checkpoint"]
+__all__ = ["bring_checkpoint", "check_checkpoint", "ready_faults"]
 
 
 class _Quantized:
     """Asks that a checkpoint is the model's, and what the variant's scheme says."""
 
-    def __init__(self, config: Config, work: Work) -> None:
-        self.key = f"variants.{work.variant}.checkpoint"
+    def __init__(self, config: Config, variant: str) -> None:
+        self.key = f"variants.{variant}.checkpoint"
         self._model = config.workspace.model
-        self._architecture = work.architecture
-        self._scheme = config.schemes[work.scheme_name]
+        self._architecture = architecture(config.workspace.model)
+        self._scheme = config.schemes[config.release.variants[variant].scheme]
         self._others = load_schemes(config.workspace)
-        self._devices = config.release.serve_of(work.variant).tensor_parallel_size or 1
+        self._devices = config.release.serve_of(variant).tensor_parallel_size or 1
 
     def config(self, folder: Path) -> None:
         if not (folder / "config.json").exists():
@@ -67,6 +67,29 @@ class _Quantized:
         return "write a scheme file that says so, and name it"
 
 
+def ready_faults(config: Config) -> Iterator[Fault]:
+    """Of checkpoints by path: files that are there already can be known to be wrong.
+
+    Those of the hub are looked at when they are fetched. Without the model, only folders are.
+    """
+    workspace = config.workspace
+    for name, variant in config.release.variants.items():
+        kind, _, where = (variant.checkpoint or "").partition(":")
+        if kind != "path":
+            continue
+        folder = (workspace.root / where).resolve()
+        if not folder.is_dir():
+            key = f"variants.{name}.checkpoint"
+            yield Fault("configs/release.yaml", key, f"{where} is no folder", "correct the path")
+        elif (workspace.model / "config.json").exists():
+            wanted = _Quantized(config, name)
+            for look in (wanted.config, wanted.whole):
+                try:
+                    look(folder)
+                except ConfigError as error:
+                    yield from error.faults
+
+
 def bring_checkpoint(
     config: Config, work: Work, staged: Path, progress: Callable[[str], None]
 ) -> dict[str, Any]:
@@ -81,7 +104,7 @@ def bring_checkpoint(
     workspace, trust = config.workspace, config.release.model.trust_remote_code
     variant = work.variant
     assert work.ready_made is not None
-    wanted = _Quantized(config, work)
+    wanted = _Quantized(config, variant)
     origin = fetch(work.ready_made, staged, workspace, trust, progress, wanted)
     actual = as_declared(declared_in(staged), config.schemes[work.scheme_name])
     replaced = adopt_companions(staged, workspace.model, trust)

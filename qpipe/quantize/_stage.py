@@ -9,11 +9,11 @@ from typing import Any
 
 from qpipe.config import Config, Scheme
 from qpipe.envs import run_worker
-from qpipe.errors import WorkerError
+from qpipe.errors import ConfigError, WorkerError
 from qpipe.forecast import forecast
 from qpipe.hardware import detect
 from qpipe.model import describe, require_companions
-from qpipe.quantize._ready import bring_checkpoint, check_checkpoint
+from qpipe.quantize._ready import bring_checkpoint, check_checkpoint, ready_faults
 from qpipe.records import read_json, staged_dir, write_json
 from qpipe.schemes import Work, declared_in, packed, unlike, work_of
 
@@ -30,7 +30,8 @@ def make_variant(config: Config, variant: str, progress: Callable[[str], None]) 
     move scale into the norms, so base weights cannot be spliced into their checkpoints.
 
     Raises:
-        ConfigError: no such variant, or the scheme does not fit the model.
+        ConfigError: no such variant, a scheme that does not fit the model, or a faulty ready-made
+            checkpoint by path, be it another variant's.
         InvalidMeasurement: its tokenizer, template or generation config is not the model's.
         MissingInput: the model, the calibration set or the sensitivity record is not there.
         EnvError: disk, or memory for the weights, is short.
@@ -38,6 +39,10 @@ def make_variant(config: Config, variant: str, progress: Callable[[str], None]) 
     """
     release, workspace = config.release, config.workspace
     work = work_of(config, variant)
+    # Of all variants, like the schemes: a night must not end at the fifth one's damaged file.
+    faults = list(ready_faults(config))
+    if faults:
+        raise ConfigError(faults)
     found = forecast(config, work, detect())
     found.require_to_start(progress)
     with staged_dir(workspace.checkpoint(variant)) as staged:

@@ -179,6 +179,10 @@ def test_validate(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert code == 3
     assert "tracking: dvc.yaml reads this section\n  mend: add `tracking: {}`" in err
     assert "model.source: base is no folder" in err
+    ready = {"gptq": {"scheme": "gptq-w4a16", "checkpoint": "path:ready"}}
+    release.write_text(json.dumps(release_body(variants=ready, sensitivity={}, fallback={})))
+    assert "variants.gptq.checkpoint: ready is no folder" in run("validate")[2]
+    release.write_text(json.dumps(release_body()))
     (tmp_path / "dvc.yaml").unlink()
     # Faults of two files in one run.
     rows.write_text("{}")
@@ -417,7 +421,7 @@ def test_dry_run_of_what_does_not_fit(dry: Any, tmp_path: Path) -> None:
 
 def test_calibrate(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_workspace(tmp_path, release_body())
-    report = {"samples": 2, "tokens": 8, "notes": ["a note"]}
+    report = {"hash": "h", "samples": 2, "tokens": 8, "notes": ["a note"]}
     monkeypatch.setattr("qpipe.calibration.build_calibration", lambda *_: report)
     code, out, _ = run("calibrate")
     assert (code, out) == (0, "calib/mix.yaml: 2 rows of 8 tokens\n  note: a note\n")

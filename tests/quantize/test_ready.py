@@ -207,14 +207,36 @@ def test_what_the_engine_would_refuse_is_not_fetched(
     mend: str,
 ) -> None:
     folder = checkpoint(workspace, body)
-    (folder / "model.safetensors").unlink()  # config.json is looked at first, and alone
+    (folder / "model.safetensors").unlink()
     found = config(workspace, serve={"tensor_parallel_size": devices})
     with pytest.raises(ConfigError) as caught:
         make_variant(found, "mine", silent)
-    (fault,) = caught.value.faults
-    assert fault.key == "variants.mine.checkpoint" and asked == []
+    fault, other = caught.value.faults
+    assert fault.key == other.key == "variants.mine.checkpoint" and asked == []
+    assert other.message == "there are no *.safetensors files"
     assert said in fault.message and mend in fault.mend
     assert "ignore" not in fault.mend  # nobody can, of a checkpoint that is made
+
+
+def test_a_later_one_that_is_damaged_stops_the_first(
+    workspace: Workspace, asked: list[dict[str, Any]]
+) -> None:
+    folder = checkpoint(workspace, AWQ)
+    (folder / "model.safetensors").write_bytes(b"cut off")
+    write_model(workspace)
+    variants = {
+        "first": {"scheme": "kv-fp8-uncalibrated"},
+        "mine": {"scheme": "awq-w4a16", "checkpoint": "path:ready"},
+        "gone": {"scheme": "awq-w4a16", "checkpoint": "path:nowhere"},
+        "later": {"scheme": "awq-w4a16", "checkpoint": "hub:org/name@abc"},
+    }
+    found = small_config(workspace, variants=variants, sensitivity={}, fallback={})
+    with pytest.raises(ConfigError) as caught:
+        make_variant(found, "first", silent)
+    said = {fault.key: fault.message for fault in caught.value.faults}
+    assert set(said) == {"variants.mine.checkpoint", "variants.gone.checkpoint"}
+    assert "a file is damaged" in said["variants.mine.checkpoint"]
+    assert not workspace.checkpoint("first").exists()
 
 
 LLAMA3 = {"factor": 8.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
