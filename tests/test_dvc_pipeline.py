@@ -12,6 +12,8 @@ from typing import Any
 import click
 import pytest
 import yaml
+from dvc.repo import Repo
+from dvc.repo.reproduce import plan_repro
 
 from qpipe.cli._main import cli
 from qpipe.compare import compare
@@ -168,6 +170,19 @@ def test_another_calibration_set_builds_what_reads_it_alone(stages: Stages) -> N
     changed = made_again(stages, {f"out/calib_uses/{reads}.json"})
     assert {f"out/models/{reads}", f"out/eval/{reads}"} <= changed
     assert not changed & {f"out/models/{name}" for name in others}
+
+
+def test_calibration_is_checked_before_anything_is_quantized(
+    release: dict[str, Any], tmp_path: Path
+) -> None:
+    """No dependency says so: a changed question must not quantize again."""
+    (tmp_path / "configs").mkdir()
+    (tmp_path / "configs" / "release.yaml").write_text(yaml.safe_dump(release, sort_keys=False))
+    shutil.copy(REPO / "dvc.yaml", tmp_path)
+    with Repo.init(str(tmp_path), no_scm=True) as repo:
+        order = [stage.name for stage in plan_repro(repo.index.graph)]
+    quantized = [at for at, name in enumerate(order) if name.startswith("quantize")]
+    assert order.index("check-calibration") < min(quantized)
 
 
 def test_a_changed_question_builds_no_checkpoint_again(stages: Stages) -> None:
