@@ -218,7 +218,7 @@ def test_code_that_a_stage_runs_is_a_dependency(stages: Stages) -> None:
             assert covered, f"{name} runs qpipe/{package} and does not depend on it"
         noted = any(covers("out/inputs/checkpoints", dep) for dep in stage.get("deps", []))
         tools = [REPO / "qpipe" / "workers" / f"{tool}.py" for tool in TOOLS.values() if noted]
-        for worker in re.findall(r'run_worker\(\s*"\w+",\s*"(\w+)"', text):
+        for env, worker in re.findall(r'run_worker\(\s*"(\w+)",\s*"(\w+)"', text):
             if noted and worker in TOOLS.values():
                 continue  # the record has the one that the variant's scheme asks for
             path = f"qpipe/workers/{worker}.py"
@@ -227,6 +227,8 @@ def test_code_that_a_stage_runs_is_a_dependency(stages: Stages) -> None:
             if worker == "model" and name != "model":
                 continue  # what it makes is in out/model; the rest of the package reads that
             assert path in code, f"{name} runs {path} and does not depend on it"
+            pins = [dep for dep in stage["deps"] if dep.startswith(f"configs/envs/{env}")]
+            assert pins, f"{name} runs {path} in {env} and does not depend on its requirements"
         for helper in helpers(file for file in files + tools if file.parent.name == "workers"):
             assert helper in code, f"{name} runs {helper} and does not depend on it"
 
