@@ -150,7 +150,7 @@ def write_model(workspace: Workspace, name: str = "bf16") -> None:
     manifest = {
         "checkpoint_hash": f"{name:0<64}",
         "files": {path.name: hash_file(path) for path in folder.iterdir()},
-        "scheme_spec": {"activations": None},
+        "scheme_spec": {"weights": None, "activations": None},
         "modules": [name.removesuffix(".weight") for name in SHAPES if "_proj." in name],
         "weights_gib": 0.25,
         "config": {"num_hidden_layers": 1},

@@ -9,6 +9,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import torch
 from _protocol import progress, run
 from _weights import HEAD, INDEX, Checkpoint
 from safetensors.torch import save_file
@@ -20,6 +21,7 @@ def work(request: dict[str, Any]) -> dict[str, Any]:
     progress("dequantizing the weights")
     there = {*checkpoint.names, *(f"{module}.weight" for module in checkpoint.modules)}
     quantized = {f"{module}.weight": module for module in checkpoint.modules}
+    largest = _largest_scales(checkpoint, request["fused"])
     # By the model's files and names: what the quantizer hung onto modules stays behind.
     for path in base.files:
         tensors = {}
@@ -28,6 +30,8 @@ def work(request: dict[str, Any]) -> dict[str, Any]:
             if name not in there and checkpoint.tied and name == HEAD:
                 continue  # the embedding's, which the engine takes
             found = checkpoint.weight(module) if module else checkpoint.tensor(name)
+            if module in largest:
+                found = _fp8(found, largest[module])
             tensors[name] = found.to(base.tensor(name).dtype).contiguous()
         save_file(tensors, output / path.name, metadata={"format": "pt"})
     for name in ("config.json", INDEX):
@@ -38,6 +42,24 @@ def work(request: dict[str, Any]) -> dict[str, Any]:
     if request["activations"]:
         _round_activations(output, checkpoint, request)
     return {"kv_scales": len(scales)}
+
+
+def _largest_scales(checkpoint: Checkpoint, fused: list[list[str]]) -> dict[str, torch.Tensor]:
+    """Module → the largest scale of the matrix that the engine fuses it into.
+
+    vLLM gives a fused matrix of FP8 with a scale a tensor one scale, and rounds its parts to that a
+    second time (``requantize_with_max_scale``).
+    """
+    largest = {}
+    for modules in fused:
+        scales = [checkpoint.tensor(f"{module}.weight_scale").float().max() for module in modules]
+        largest |= {module: torch.stack(scales).max() for module in modules}
+    return largest
+
+
+def _fp8(weight: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+    limit = torch.finfo(torch.float8_e4m3fn).max
+    return (weight / scale).clamp(-limit, limit).to(torch.float8_e4m3fn).float() * scale
 
 
 def _round_activations(output: Path, checkpoint: Checkpoint, request: dict[str, Any]) -> None:

@@ -19,6 +19,7 @@ from vllm.model_executor.layers.quantization import register_quantization_config
 from vllm.model_executor.layers.quantization.base_config import QuantizationConfig
 
 METHOD = "qpipe-simulation"
+E2M1_MAX, INT8_MAX = 6.0, 127.0
 calls: dict[str, int] = {}
 """By module as the engine names it: products of rounded activations."""
 
@@ -45,12 +46,28 @@ def _rounded(x: torch.Tensor, args: QuantizationArgs, scales: dict[str, float]) 
     wide = torch.nn.functional.pad(wide, (0, missing))  # zeros leave a group's scale as it is
     shared = _tensor(scales, "input_global_scale", wide)
     if args.dynamic:
-        scale, zero_point = compute_dynamic_scales_and_zp(wide, args, None, shared)
+        scale, zero_point = _dynamic(wide, args, shared)
     else:
         scale = _tensor(scales, "input_scale", wide)
         zero_point = _tensor(scales, "input_zero_point", wide)
     rounded = fake_quantize(wide, scale, zero_point, args, global_scale=shared)[0]
     return rounded[:, : x.shape[-1]].to(x.dtype)
+
+
+def _dynamic(
+    wide: torch.Tensor, args: QuantizationArgs, shared: torch.Tensor | None
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Scales as the engine's kernels find them, where the library's are others."""
+    if args.scale_dtype == torch.uint8 and args.num_bits == 4:
+        # FlashInfer's mxfp4_quantize: the power of two above max / 6, so that nothing is cut.
+        top = wide.unflatten(-1, (-1, args.group_size)).abs().amax(-1) / E2M1_MAX
+        mantissa, exponent = torch.frexp(top)  # in [0.5, 1)
+        exponent = torch.where(mantissa == 0.5, exponent - 1, exponent)
+        return torch.where(top > 0, torch.exp2(exponent.float()), 1.0), None
+    if args.type == "int" and args.num_bits == 8 and args.symmetric and args.strategy == "token":
+        top = wide.abs().amax(-1, keepdim=True) / INT8_MAX  # vLLM's dynamic_scaled_int8_quant
+        return torch.where(top > 0, top, 1.0), None
+    return compute_dynamic_scales_and_zp(wide, args, None, shared)
 
 
 def _tensor(scales: dict[str, float], name: str, like: torch.Tensor) -> torch.Tensor | None:

@@ -60,6 +60,7 @@ def _half_away(values: torch.Tensor) -> torch.Tensor:
 
 KINDS: dict[str, Callable[[torch.Tensor, float], torch.Tensor]] = {
     "fp8": _tensor_fp8,
+    "fp8_e4m3": _tensor_fp8,
     "fp8_per_token_head": _head_fp8,
     "int8_per_token_head": _head_int8,
     "int4_per_token_head": _head_int4,

@@ -42,6 +42,35 @@ def test_twin_is_made_once_a_checkpoint(workspace: Workspace, asked: list[str]) 
     assert simulated_checkpoint(config, "gptq", silent) != first
 
 
+def test_fp8_of_one_scale_a_tensor_names_what_the_engine_fuses(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    requests: list[dict[str, Any]] = []
+
+    def worker(env: str, name: str, request: dict[str, Any], *_: Any) -> dict[str, Any]:
+        requests.append(request)
+        write_checkpoint(Path(request["output"]))
+        return {}
+
+    monkeypatch.setattr(_simulated, "run_worker", worker)
+    write_model(workspace)
+    for scheme in ("fp8-static", "fp8-dynamic"):
+        config = small_config(
+            workspace, variants={"gptq": {"scheme": scheme}}, sensitivity={}, fallback={}
+        )
+        write_model(workspace, "gptq")
+        path = workspace.checkpoint("gptq") / "manifest.json"
+        manifest = {**read_json(path, "-"), "scheme_spec": config.schemes[scheme].model_dump()}
+        del manifest["schema_version"]
+        write_json(path, manifest)
+        simulated_checkpoint(config, "gptq", silent)
+    fused = [
+        [name.rpartition(".")[2] for unit in each["fused"] for name in unit] for each in requests
+    ]
+    assert fused[0] and set(fused[0]) <= {"q_proj", "k_proj", "v_proj", "gate_proj", "up_proj"}
+    assert fused[1] == []
+
+
 def test_other_code_makes_another_twin(
     workspace: Workspace, asked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
