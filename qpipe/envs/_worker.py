@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -21,10 +22,12 @@ PREFIX = "[qpipe] "
 REFUSED = 3
 WORKER_ENV = {
     "HF_HUB_OFFLINE": "1",
-    # Spinning threads wait for one that another process has pushed off its core: seen here, a
-    # second busy process made a GPTQ layer take 30 s instead of 3.5 s.
-    "OMP_WAIT_POLICY": "PASSIVE",
+    # libgomp's threads spin long for one that another process has pushed off its core. Seen on two
+    # cores, GPTQ: 101 s beside a busy process and 31 to 39 s alone; with a short spin 52 and 32 s;
+    # with none (OMP_WAIT_POLICY=PASSIVE) 40 s, but 43 to 45 s alone.
+    "GOMP_SPINCOUNT": "1000",
 }
+IMPORTED = re.compile(r"^\s*(?:from|import) (\w+)", re.MULTILINE)
 KILLED = "it was killed: it has usually run out of memory; take fewer or shorter rows"
 
 
@@ -73,8 +76,15 @@ def run_worker(
 
 
 def worker_hash(*workers: str) -> str:
-    """Hash of workers' code, for keys of what they made."""
-    return digest([hash_file(PACKAGE / "workers" / f"{worker}.py") for worker in workers])
+    """Hash of workers' code and of all that they import beside it, for keys of what they made."""
+    folder = PACKAGE / "workers"
+    found, waiting = set[str](), {*workers}
+    while waiting:
+        found |= waiting
+        text = "".join((folder / f"{name}.py").read_text(encoding="utf-8") for name in waiting)
+        waiting = {name for name in IMPORTED.findall(text) if (folder / f"{name}.py").exists()}
+        waiting -= found
+    return digest([hash_file(folder / f"{name}.py") for name in sorted(found)])
 
 
 def _pass_on(log: Path, seen: int, progress: Callable[[str], None]) -> int:

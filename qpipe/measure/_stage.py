@@ -98,8 +98,7 @@ def measure(
 
 def _simulator(mode: Mode) -> str | None:
     """Hash of the code that stands in for missing kernels: another code, another result."""
-    parts = ("simulate", "_weights", "simulation_activations", "simulation_kv", "_args")
-    return worker_hash(*parts) if mode.mode == "simulated" else None
+    return worker_hash("simulate", "simulation") if mode.mode == "simulated" else None
 
 
 def _write_unsupported(config: Config, variant: str, mode: Mode, hardware: Hardware) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from qpipe.config import Config, Sensitivity
-from qpipe.envs import run_worker, worker_hash
+from qpipe.envs import described, run_worker, worker_hash
 from qpipe.errors import ConfigError, Fault
 from qpipe.hardware import detect
 from qpipe.model import linears
@@ -51,6 +51,7 @@ def rank_units(config: Config, source: str, progress: Callable[[str], None]) -> 
         calibration["hash"],
         settings.model_dump(),
         worker_hash("sensitivity"),
+        described("quantize", workspace).hash,
     )
     request = {
         "model": str(workspace.model),

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from qpipe.envs import _worker, run_worker
+from qpipe.envs import _worker, run_worker, worker_hash
 from qpipe.errors import EnvError, WorkerError
 from qpipe.paths import PACKAGE, Workspace
 from tests.conftest import FakeEnvironment
@@ -104,3 +104,34 @@ def test_lines_are_passed_on_whole(tmp_path: Path) -> None:
     seen = _worker._pass_on(log, seen, said.append)
     assert said == ["one", "two"]
     assert seen == log.stat().st_size
+
+
+def test_what_a_worker_imports_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_worker, "PACKAGE", tmp_path)
+    (tmp_path / "workers").mkdir()
+    code = {
+        "a": "import json\nfrom _near import x",
+        "b": "def late():\n    import _far",
+        "_near": "from _far import y\nimport _near",
+        "_far": "",
+        "_other": "",
+    }
+    for name, text in code.items():
+        (tmp_path / "workers" / f"{name}.py").write_text(text)
+
+    def hashes() -> list[str]:
+        return [worker_hash("a"), worker_hash("b"), worker_hash("a", "b")]
+
+    kept, changed = hashes(), {}
+    for name, text in code.items():
+        path = tmp_path / "workers" / f"{name}.py"
+        path.write_text(text + "\n# other")
+        changed[name] = [old != new for old, new in zip(kept, hashes(), strict=True)]
+        path.write_text(text)
+    assert changed == {
+        "a": [True, False, True],
+        "b": [False, True, True],
+        "_near": [True, False, True],
+        "_far": [True, True, True],
+        "_other": [False, False, False],
+    }

@@ -50,7 +50,7 @@ def test_costliest_first(config: Config, asked: list[dict[str, Any]]) -> None:
 
 
 def test_kept_results_follow_what_they_were_measured_on(
-    config: Config, asked: list[dict[str, Any]]
+    config: Config, asked: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rank_units(config, "gptq", silent)
     rank_units(config, "gptq", silent)
@@ -58,9 +58,15 @@ def test_kept_results_follow_what_they_were_measured_on(
     rank_units(config, "gptq", silent)
     more = small_config(config.workspace, sensitivity={"gptq": {"samples": 3}})
     rank_units(more, "gptq", silent)
+    monkeypatch.setattr(_stage, "worker_hash", lambda *_: "mended")
+    rank_units(more, "gptq", silent)
+    requirements = config.workspace.root / "configs" / "envs" / "quantize.txt"
+    requirements.parent.mkdir(parents=True, exist_ok=True)
+    requirements.write_text("llmcompressor==9")
+    rank_units(more, "gptq", silent)
     stores = [Path(request["store"]).name for request in asked]
     assert stores[0] == stores[1]
-    assert len(set(stores)) == 3
+    assert len(set(stores)) == 5
 
 
 @pytest.mark.parametrize("name", ["bf16", "gptq-mixed", "other"])
