@@ -84,6 +84,8 @@ class Requirement(Model):
     """CPU features as /proc/cpuinfo names them; ``null``: this engine's CPU build cannot run it."""
     cuda_capability: float | None = None
     """Lowest compute capability; ``null``: not on CUDA."""
+    cuda_below: float | None = None
+    """The first compute capability that has no kernel any more."""
     cuda_exact: bool = False
     """No other compute capability will do."""
     cuda_group_sizes: list[int] | None = None

@@ -87,6 +87,8 @@ def _lacking(scheme: Scheme, hardware: Hardware) -> str | None:
             return "no CUDA kernel"
         if (hardware.cuda_capability or 0.0) < needs.cuda_capability:
             return f"needs compute capability {needs.cuda_capability}"
+        if needs.cuda_below is not None and (hardware.cuda_capability or 0.0) >= needs.cuda_below:
+            return f"needs a compute capability below {needs.cuda_below}"
         if needs.cuda_exact and hardware.cuda_capability != needs.cuda_capability:
             return f"needs compute capability {needs.cuda_capability} and no other"
         sizes, weights = needs.cuda_group_sizes, scheme.weights

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from qpipe.config import Arithmetic, Config, Scheme, Serve
-from qpipe.errors import EnvError
+from qpipe.errors import ConfigError, EnvError, Fault
 from qpipe.hardware import Hardware
 from qpipe.model import architecture, require_companions, require_unchanged
 from qpipe.paths import PACKAGE
@@ -54,7 +54,7 @@ def plan_serving(
     """Decide how ``variant`` is served on this machine; dequantizes it first if it must.
 
     Raises:
-        ConfigError: no such variant.
+        ConfigError: no such variant, or a type that its kernel does not round activations in.
         EnvError: this machine's engine can neither run nor simulate it.
         MissingInput: its checkpoint was not built.
         InvalidMeasurement: its checkpoint was changed after it was built, or has another tokenizer,
@@ -76,6 +76,7 @@ def plan_serving(
     require_companions(folder, workspace.model, made_by, trust)
     serve = serve_settings(config, variant, hardware)
     mode = _as_served(mode, serve, scheme, hardware)
+    _require_kernel_type(config, variant, mode, serve)
     if scheme is not None and mode.mode == "native":
         # The pins win, or the declared arithmetic would not be what ran; `serve` is recorded.
         pins: dict[str, Any] = {"env": {**serve.env, **scheme.env}}
@@ -151,6 +152,23 @@ def _as_served(mode: Mode, serve: Serve, scheme: Scheme | None, hardware: Hardwa
     if serve.kv_cache_dtype not in (None, "auto") and not pinned:
         runs["kv"] = kv_format(serve.kv_cache_dtype, hardware)
     return replace(mode, arithmetic=Arithmetic.model_validate(runs))
+
+
+def _require_kernel_type(config: Config, variant: str, mode: Mode, serve: Serve) -> None:
+    """Check that a kernel which rounds activations by itself is asked for the type it does so in.
+
+    vLLM 0.32's W4A8 kernel takes bfloat16; in another type the same kernel's W4A16 path runs.
+
+    Raises:
+        ConfigError: it is asked for another.
+    """
+    scheme = config.scheme_of(variant)
+    if scheme is None or mode.mode != "native" or not scheme.engine_activations:
+        return
+    if serve.dtype != "bfloat16":
+        message = f"'{variant}' would run with 16-bit activations: its kernel takes bfloat16 alone"
+        mend = "leave `dtype` out for it, or say `simulate: true`"
+        raise ConfigError([Fault("configs/release.yaml", "serve.dtype", message, mend)])
 
 
 def _arguments(plan: Plan) -> list[str]:

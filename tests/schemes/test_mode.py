@@ -183,6 +183,15 @@ def test_kernels_for_one_generation_and_one_group_size() -> None:
     assert "and no other" in mode_of(scheme, newer).reason
 
 
+@pytest.mark.parametrize(
+    "name", [name for name, runs in TABLE.items() if runs["H100"].startswith("native int8 int8")]
+)
+def test_int8_products_ended_with_blackwell(name: str) -> None:
+    newer = Hardware("host", frozenset(), 8, 64.0, ("NVIDIA B200",), 10.0)
+    assert mode_of(checked_in_scheme(name), newer).mode != "native"
+    assert "below 10.0" in mode_of(checked_in_scheme(name), newer).reason
+
+
 def test_a_variant_is_simulated_where_it_says_so() -> None:
     """What the engine could run natively, and with the scheme's arithmetic, not one kernel's."""
     scheme = checked_in_scheme("fp8-block")

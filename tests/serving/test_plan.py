@@ -114,6 +114,19 @@ def test_the_engines_own_kv_cache(built: Workspace) -> None:
     assert "QPIPE_KV_SCALES" not in simulated.env and simulated.simulated == {"kv": 1}
 
 
+def test_a_kernel_that_rounds_in_one_type_alone(built: Workspace) -> None:
+    """In another type the engine would keep activations at 16 bits, by a kernel of the same name."""
+    changes: dict[str, Any] = {"variants": {"gptq": {"scheme": "gptq-w4a8"}}}
+    assert plan(built, "gptq", AMX, **changes).mode.arithmetic.activations == "int8"
+    changes["serve"] = {"dtype": "float16"}
+    with pytest.raises(ConfigError) as caught:
+        plan(built, "gptq", AMX, **changes)
+    (fault,) = caught.value.faults
+    assert fault.key == "serve.dtype" and "16-bit activations" in fault.message
+    changes["variants"] = {"gptq": {"scheme": "gptq-w4a8", "simulate": True}}
+    assert plan(built, "gptq", AMX, **changes).mode.arithmetic.activations == "int8"
+
+
 def test_simulated_activations_load_the_plugin(built: Workspace) -> None:
     """In every unit: the engine fuses q and k, and their products have one input."""
     found = plan(built, "fp8", AVX2)
