@@ -107,6 +107,14 @@ def test_native_scheme_must_compute_what_is_simulated(
         assert "its kernel computes something else" in entry["said"]
 
 
+def test_a_kernel_that_rounds_less_is_not_held_to_the_scheme(stand: Stand, home: Workspace) -> None:
+    """The CPU's kernel of FP8 blocks keeps activations at 16 bits: its record says so."""
+    stand.kl = {("bf16", "it"): 0.241}
+    entry = run(home, "fp8-block", AMX)
+    assert (entry["mode"], entry["outcome"]) == ("native", "ran")
+    assert "twin_kl" not in entry
+
+
 def test_a_scheme_that_changes_nothing_failed(stand: Stand, home: Workspace) -> None:
     stand.kl = {("bf16", "it"): 0.0}
     entry = run(home, "gptq-w4a16", AVX2)
