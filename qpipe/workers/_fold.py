@@ -9,6 +9,9 @@ folded back, its error in a column that smoothing shrank outweighs all others.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from typing import Any
+
 import torch
 
 AFTER_NORM = {
@@ -19,6 +22,17 @@ PAIRS = (("mlp.up_proj", "mlp.down_proj"), ("self_attn.v_proj", "self_attn.o_pro
 BLOCK = (*AFTER_NORM, *(module for group in AFTER_NORM.values() for module in group),
          *(after for _, after in PAIRS))  # fmt: skip
 """The parts of Llama's block, by the names of their weights."""
+
+
+def can_fold(
+    names: Collection[str], config: dict[str, Any], prefix: str = "model.layers.0."
+) -> bool:
+    """Whether the block at ``prefix`` is Llama's, whose norms multiply by their weights.
+
+    Gemma's have the same names, multiply by 1 + w, and stand elsewhere.
+    """
+    parts = {f"{prefix}{part}.weight" for part in BLOCK}
+    return parts <= {*names} and not str(config.get("model_type")).startswith("gemma")
 
 
 def fold(ours: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -35,7 +49,9 @@ def fold(ours: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor]) -> dict
             smoothed[module] = ours[module] / ratio
     for before, after in PAIRS:
         mine, rows = smoothed[before], folded[before]
-        scale = (theirs[before] * mine).sum(1) / mine.square().sum(1)
+        norm = mine.square().sum(1)
+        # Rows of zeros (pruned, or padding) tell nothing of their scale.
+        scale = torch.where(norm > 0, (theirs[before] * mine).sum(1) / norm, 1.0)
         columns = theirs[after]
         moved = (scale - 1).abs().median() > 0.02  # rounding alone leaves row scales near one
         if moved and columns.shape[1] == scale.numel():

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 import torch
-from _protocol import Refusal
+from _protocol import Refusal, progress
 from _verify import ERROR_LIMITS, TooFar, Unsound, check_weights, verify
 from _weights import Checkpoint
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -130,7 +130,13 @@ def read_back(
         revived = Revived(checkpoint, base, dtype, trust)
         if scheme["weights"]:
             limit = limit or ERROR_LIMITS[scheme["weights"]["num_bits"]]
-            checked["weight_errors"] = check_weights(revived, base, modules, limit)
+            errors = check_weights(revived, base, modules, limit)
+            checked |= {"weight_errors": errors, "not_compared": sorted({*modules} - {*errors})}
+            if checked["not_compared"]:
+                progress(
+                    f"warning: {len(checked['not_compared'])} weights could not be held to the"
+                    " model's: smoothing moved scale in blocks other than Llama's"
+                )
         return {**checked, "smoke": revived.speak()}
     except Unsound as found:
         far = isinstance(found, TooFar) and far_mend

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, Protocol
 
 import torch
-from _fold import AFTER_NORM, BLOCK, fold
+from _fold import AFTER_NORM, BLOCK, can_fold, fold
 from _weights import HEAD, SCALES, Checkpoint
 
 SIZE_TOLERANCE = 0.03
@@ -69,6 +69,8 @@ def check_weights(
 ) -> dict[str, float]:
     """Relative Frobenius error of each module's weight.
 
+    Modules are left out whose scale was moved where it cannot be folded back.
+
     Raises:
         TooFar: weights that are further than ``limit`` from the model's.
     """
@@ -103,7 +105,7 @@ def _weight_errors(
         theirs = {name: found.weight(name) for name in names}
         smoothing: dict[str, torch.Tensor] = {}
         if _scale_moved(found, base, prefix):
-            if not _can_fold(base, prefix):
+            if not can_fold(base.names, base.config, prefix):
                 continue  # in another frame, where their distance says nothing
             mine, moved = (
                 {part: each.weight(f"{prefix}{part}") for part in BLOCK} for each in (base, found)
@@ -122,12 +124,6 @@ def _scale_moved(found: Weights, base: Checkpoint, prefix: str) -> bool:
     names = [name for name in base.names if name.startswith(prefix) and name.endswith(NORM)]
     norms = [name.removesuffix(".weight") for name in names]
     return not all(torch.equal(found.weight(norm), base.weight(norm)) for norm in norms)
-
-
-def _can_fold(base: Checkpoint, prefix: str) -> bool:
-    """Whether it is Llama's block, whose norms multiply by their weights (Gemma's by 1 + w)."""
-    parts = {f"{prefix}{part}.weight" for part in BLOCK}
-    return parts <= set(base.names) and not str(base.config.get("model_type")).startswith("gemma")
 
 
 def _tensor_suspects(checkpoint: Checkpoint) -> tuple[list[str], dict[str, float]]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from _fold import BLOCK, fold
+from _fold import BLOCK, can_fold, fold
 from _protocol import Refusal, progress, run, versions
 from _weights import Checkpoint
 from transformers import AutoModelForCausalLM
@@ -109,10 +109,9 @@ def _kl(p: torch.Tensor, q: torch.Tensor) -> float:
 def _folded(base: Any, checkpoint: Checkpoint) -> dict[str, torch.Tensor]:
     """Quantized weights of every linear module in the unquantized model's frame."""
     ours = base.state_dict()
-    missing = [name for name in BLOCK if f"model.layers.0.{name}.weight" not in ours]
-    if missing:
+    if not can_fold(ours, base.config.to_dict()):
         raise Refusal(
-            f"the model's blocks have no {', '.join(missing)}",
+            "the model's blocks are not Llama's",
             "rank a model with Llama's blocks; others are not known yet",
         )
     weights: dict[str, torch.Tensor] = {}

@@ -16,8 +16,11 @@ from _verify import check_weights
 from transformers import LlamaConfig, LlamaForCausalLM
 
 
-def off_by(kv_heads: int) -> float:
-    """The largest difference between folded weights and those before scales were moved."""
+def off_by(kv_heads: int, pruned: bool = False) -> float:
+    """The largest difference between folded weights and those before scales were moved.
+
+    ``pruned`` has rows of zeros, which say nothing of the scale that was moved.
+    """
     torch.manual_seed(0)
     base = LlamaForCausalLM(
         LlamaConfig(
@@ -29,6 +32,9 @@ def off_by(kv_heads: int) -> float:
             num_key_value_heads=kv_heads,
         )
     )
+    if pruned:
+        base.model.layers[0].mlp.up_proj.weight.data[5:7] = 0
+        base.model.layers[0].mlp.down_proj.weight.data[:, 5:7] = 0
     moved = copy.deepcopy(base)
     layer = moved.model.layers[0]
     attention, mlp = layer.self_attn, layer.mlp
@@ -93,5 +99,10 @@ def smoothed_error(share: float) -> dict[str, float]:
 
 
 print(
-    json.dumps({"folded": [off_by(4), off_by(2)], "smoothed": list(smoothed_error(0.01).values())})
+    json.dumps(
+        {
+            "folded": [off_by(4), off_by(2), off_by(2, pruned=True)],
+            "smoothed": list(smoothed_error(0.01).values()),
+        }
+    )
 )
